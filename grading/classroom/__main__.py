@@ -211,6 +211,7 @@ def main() -> int:
 
 def run(options: argparse.Namespace) -> int:
     """Grade what is not graded yet, and write the tables and pages. Raises NoWalls or Unfit if nothing can be graded. No other run uses OUT."""
+    box.await_ends(options.out, box.PATIENCE)
     for path in unfinished(options.out):
         shutil.rmtree(path) if path.is_dir() else path.unlink()  # of a run that was ended
     workers.collect(options.out)

@@ -126,6 +126,15 @@ def running(out: Path) -> list[int]:
     return found
 
 
+def await_ends(out: Path, seconds: float) -> None:
+    """Wait until the jobs of an earlier run in OUT have ended, which may have lost its parallel just now. Raises NoWalls if they go on for so long."""
+    until = time.monotonic() + seconds
+    while found := running(out):
+        if time.monotonic() > until:
+            raise NoWalls(f"process {found[0]} of an earlier run's job does not end")
+        time.sleep(0.1)
+
+
 def _end(process: subprocess.Popen[bytes], state: IO[bytes]) -> None:
     """
     End bubblewrap, if it has not ended, and the first process of the namespace. Wait for the end of the first process: by then the host's

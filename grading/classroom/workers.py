@@ -149,17 +149,12 @@ def collect(out: Path) -> None:
 
 def main() -> int:
     folder = Path(sys.argv[1])
-    until = time.monotonic() + PATIENCE
-    while found := box.running(folder):  # of a connection that has just ended
-        if time.monotonic() > until:
-            print(f"process {found[0]} of a job goes on", file=sys.stderr)
-            return 1
-        time.sleep(0.1)
-    shutil.rmtree(folder)
-    (folder / "tmp").mkdir(parents=True)
     try:
+        box.await_ends(folder, PATIENCE)  # of a connection that has just ended
+        shutil.rmtree(folder)
+        (folder / "tmp").mkdir(parents=True)
         print(json.dumps({"processors": os.cpu_count(), **tree.fittings()}))
-    except Unfit as why:
+    except (box.NoWalls, Unfit) as why:
         print(why, file=sys.stderr)
         return 1
     return 0

@@ -545,6 +545,22 @@ class Whole(WithFolder):
             self.assertIn(str(name), said)
         self.assertEqual((self.run_main(ended)[0], [path for path in names if path.exists()]), (0, []))
 
+    def test_a_run_waits_for_the_jobs_of_one_that_was_killed(self) -> None:
+        """They remove their own folders meanwhile."""
+        (self.out / "tmp/job-1").mkdir(parents=True)
+        there = list[bool]()
+
+        def running(_: Path) -> list[int]:
+            there.append((self.out / "tmp/job-1").exists())
+            return [7] if len(there) < 3 else []
+
+        with patch.object(box, "running", running):
+            self.assertEqual(self.run_main(self.full_marks)[0], 0)
+        self.assertEqual(there[:3], [True] * 3)
+        with patch.object(box, "running", lambda _: [7]), patch.object(box, "PATIENCE", 0):
+            status, said = self.run_main(self.full_marks)
+        self.assertEqual((status, said), (2, "grade-class: process 7 of an earlier run's job does not end\n"))
+
     def test_a_result_is_on_the_disk_before_it_has_its_name(self) -> None:
         """After a power cut a file that was not synchronised is empty, and its result would be taken for whole."""
         logs, synchronised, fsync = self.folder / "logs", set[str](), os.fsync

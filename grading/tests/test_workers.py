@@ -175,7 +175,7 @@ class StandIn(OverSsh):
             self.assertEqual([path.name for path in jobs.iterdir()], ["tmp"])
             with patch.object(workers, "PATIENCE", 0), patch.object(box, "running", lambda _: [7]), contextlib.redirect_stderr(io.StringIO()) as why:
                 self.assertEqual(workers.main(), 1)
-            self.assertIn("process 7 of a job goes on", why.getvalue())
+            self.assertIn("process 7 of an earlier run's job does not end", why.getvalue())
         self.assertEqual(set(tree.FITTINGS), set(tree.fittings()))
 
     def test_a_job_on_a_worker_is_packed(self) -> None:
