@@ -6,8 +6,6 @@
  *	prepare		text is still writable: records, trampolines
  *	enable		the call sites are published; registered ops trace them from now on
  *	release		no op traces them any more, and no filter has them
- * So this room is the last one: it may use all others. They know of modules only what is
- * in core/ftrace.h (struct ftrace_table) and tracer.h (ftrace_mod_*).
  *
  * A module whose text is out of reach of the kernel's stubs has a trampoline for each
  * stub, in its own text. A call site calls a trampoline, and the trampoline jumps to the
@@ -20,6 +18,25 @@
  * Trampolines are text of the tracer: a thread in one is not preempted (in_tracer()). For
  * that the loader lists them in the module's struct ksym_table, from before enable until
  * release has returned.
+ */
+
+/*
+ * The folder modules/ (from lab 7 on). module_records.h says which of its files does
+ * what for call sites. mod_filter.c has ":mod:" in filters, ftrace_exports.c what modules
+ * may use of the tracer. <arch>/trampoline.c implements trampoline.h.
+ *
+ * The loader (kern/module/) calls the functions of this header; files/ calls ftrace_mod_*(),
+ * and core/ calls ftrace_hash_list(). This room may use all others except probe_events/,
+ * which comes after it; it uses no probe.
+ *
+ * What the other rooms know of modules:
+ * - core/: struct ftrace_table, ftrace_removals; ftrace_mod_*() (tracer.h);
+ *   FTRACE_HASH_GONE and the list of hashes (hash.h)
+ * - graph/: ftrace_graph_new_table(), fgraph_user_within()
+ * - trace/: profile_forget_modules()
+ * - probes/ and probe_events/: kern/module.h. A function of a module that is about to be
+ *   removed gets no probe (module_is_going()); probe_events/ is told of each module that is
+ *   loaded or removed (module_notify).
  */
 #ifndef FTRACE_MODULE_H
 #define FTRACE_MODULE_H

@@ -6,6 +6,13 @@
  *	scratch area, asks the filter, and copies it into the ring buffer -> later
  *	probe_print.c prints it.
  *
+ * probe_files.c has the files that lines are written to, event_filter.c the filters,
+ * error_log.c the log of refused lines. This room is the last one (lab 8): it may use all
+ * others, and no room includes its headers. It is called through tracefs's table, by its
+ * probes' hits, and through pointers that it stores at boot: trace_print_other_type
+ * (trace/), trace_instance_made and trace_instance_gone (files/), module_notify
+ * (kern/module/).
+ *
  * An event may have several probes, with the same types of arguments: a further line
  * with the event's name adds one. A probe on a module's function is registered while the
  * module is loaded.

@@ -13,8 +13,9 @@
  *	field      at most four bytes
  *	wide       eight bytes, as two words: in a page they are aligned to 4 only
  *	rest, wide_rest
- *	           an array that takes the rest of the event; the format file shows
- *	           it with the brackets and the number of members that are given
+ *	           an array that takes the rest of the event. Two more arguments
+ *	           are for the format file: the brackets after the name, and the
+ *	           number of members that the size is computed from
  *	hole       a field that the format file does not show
  */
 #ifndef FTRACE_EVENT_TYPE_H

@@ -12,11 +12,17 @@
  *    in place and commit it (trace_event.h).
  * 3. Long path, for everything rare: trace_begin(), fill the entry, trace_end()
  *    (trace.c); it may begin a new page or drop the event.
- * 4. Later a reader takes the event out of the buffer and calls
- *    trace_print_event() (trace_output.c). It finds the printer in the table of
- *    event types (event_type.h) or in the tracer (print_other).
+ * 4. Later a reader (files/trace_files_buffer.c) finds the event in the buffer and
+ *    calls trace_print_event() (trace_output.c). It finds the printer in the table of
+ *    event types (event_type.h) or in the tracer (print_other). Events of probes are
+ *    printed by probe_events/ (trace_print_other_type).
+ * profile.c and trace_stack.c (the stack tracer) write no events: they have files of
+ * their own.
  *
- * This room uses ring/, core/, ops/ and graph/. files/ calls it.
+ * This room uses ring/, tracefs/, core/, ops/ and graph/. It also uses functions of files/
+ * that tracefs.h and core/ declare: ftrace_name(), ftrace_set_filter(), the files of
+ * options and filters. files/ and probe_events/ call this room, and modules/ calls
+ * profile_forget_modules().
  */
 #ifndef FTRACE_TRACE_H
 #define FTRACE_TRACE_H

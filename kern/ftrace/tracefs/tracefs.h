@@ -15,8 +15,9 @@
  * ftrace_lock, inside.
  * A refusal goes through tracefs_refuse(): a message on the console, then errno.
  *
- * Every later room may declare files. This room calls later rooms only through
- * the table, and trace_make_formats().
+ * trace/, files/ and probe_events/ declare files. This room calls later rooms only
+ * through the table, and trace_make_formats() (files/trace_files.c). This header also
+ * declares what files/ has for the files of other rooms: those of options and filters.
  */
 #ifndef FTRACE_TRACEFS_H
 #define FTRACE_TRACEFS_H
