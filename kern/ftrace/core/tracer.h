@@ -1,7 +1,7 @@
 /*
  * What the files of the function tracer share in every stage, besides ftrace.h.
- * A function that is "the stage's" is in stages/single.c in lab 3, and in
- * ops/ops.c from lab 4 on.
+ * A function that is "the stage's" is in stages/single.c in lab 3, and in ops/ops.c
+ * from lab 4 on, unless other files are named there.
  */
 #ifndef FTRACE_TRACER_H
 #define FTRACE_TRACER_H

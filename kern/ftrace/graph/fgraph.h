@@ -26,6 +26,29 @@
  * The handlers and the code that calls them are not preempted. They may be
  * interrupted between any two instructions; the interrupt may itself be traced.
  */
+
+/*
+ * The folder graph/. fgraph.c has the users (lab 5: stages/graph.c), shadow.c gives every
+ * thread its shadow stack, shadow_frame.c pushes and pops a frame, shadow_var.c has the
+ * word for each thread and user.
+ *
+ * Who calls what:
+ * - register and unregister: trace/ (trace_graph.c, profile.c), probes/sites.c, modules,
+ *   and programs in kern/apps/. modules/ also calls ftrace_graph_new_table() and
+ *   fgraph_user_within().
+ * - entry data and fgraph_get_task_var(): the handlers of these users; probes/fprobe.c
+ *   also reads data when a thread exits.
+ * - ftrace_return_to_handler(): <arch>/graph.S. prepare_ftrace_return():
+ *   <arch>/graph_caller.S.
+ * - ftrace_graph_ret_addr(): each stack walk, through a table (unwind.h); trace_graph.c
+ *   and probes/fprobe.c.
+ * - shadow.h: the direct paths in trace/trace_graph_direct.c and probes/fprobe.c, to push
+ *   and pop frames; modules/ftrace_module.c and kern/apps/, to read them. The kernel calls
+ *   shadow.c when a thread is born, is switched or is freed (THREAD_HOOK).
+ *
+ * All users are one op together: with ftrace_lock held, this room calls ops/
+ * (core/tracer.h), and of files/ ftrace_set_new() and ftrace_set_free().
+ */
 #ifndef FTRACE_FGRAPH_H
 #define FTRACE_FGRAPH_H
 
@@ -74,7 +97,7 @@ struct fgraph_ops {
 	void *private;
 
 	/*
-	 * Optional (stage 6): the direct path, used while this user is the only
+	 * Optional, from stage 6 on: the direct path, used while this user is the only
 	 * one. entry is called with an op whose private is the user's. It pushes
 	 * a frame with fgraph_single.users, or ends in a tail call to
 	 * ftrace_graph_func(). ret is called with the user's private, but only
@@ -89,7 +112,7 @@ struct fgraph_ops {
 
 	/* Written by fgraph.c only. */
 	int idx;   /* slot, or -1 */
-	u64 birth; /* the number of its registration; in stage 6 shifted like a stamp: << 16 */
+	u64 birth; /* the number of its registration; from stage 6 on shifted like a stamp: << 16 */
 };
 
 void ftrace_graph_func(unsigned long ip, unsigned long parent_ip, struct ftrace_ops *op,

@@ -9,6 +9,27 @@
  * (through an island, if the stubs are out of reach). So an op costs nothing in
  * the functions that it does not trace.
  */
+
+/*
+ * The folder ops/ is this file, from lab 4 on; before that stages/ has the same functions
+ * for one tracer. core/ftrace.h declares them, and core/tracer.h those for a caller
+ * that holds ftrace_lock.
+ *
+ * A registration (ftrace_startup()):
+ * 1. Refuse: tracing is disabled, the op is registered, or it would be the second op that
+ *    may change pc for some function.
+ * 2. publish_op(): a slot, then the list.
+ * 3. change_selection(): one batch, through all tables, regions and records. If the op
+ *    selects the function, count it and change what the site calls.
+ * 4. After an error, undo 3 and 2.
+ * ftrace_shutdown(): unlink, change the sites, a grace period, free the slot.
+ * A new hash for a filter (swap_hash()): store it, change the sites, call
+ * filter->changed(), a grace period, free the old hash.
+ *
+ * Callers are threads: of trace/, graph/, probes/, files/ and modules/, and of programs
+ * in kern/apps/. This room calls core/, and filter->changed(), which graph/ and trace/
+ * set. A traced call reads ftrace_slots[] (caller.S), and may call ftrace_list_func().
+ */
 #include "asm-ftrace/regs.h"
 #include "errno.h"
 #include "hash.h"

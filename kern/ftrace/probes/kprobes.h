@@ -9,11 +9,10 @@
  *	entry:	call site -> ftrace_caller -> kprobe_entry() -> handlers
  *	body:	breakpoint -> kprobe_break() -> handlers -> slot -> the next instruction
  *
- * What may be probed: an instruction of a function that has a call site. The build
- * proves (tools/proof.py) that no callback reaches such a function, and that the code
- * from the exception to the handlers reaches none. So the code that leads to a probe's
- * handlers hits no other probe. NOKPROBE_SYMBOL (breakpoint.h) excludes further
- * functions.
+ * What may be probed: an instruction of a function that has a call site. On its way to
+ * a probe's handlers, from a call site or from the exception, a CPU runs no such
+ * function: the build proves it (tools/proof.py). So it hits no other probe there.
+ * NOKPROBE_SYMBOL (breakpoint.h) excludes further functions.
  *
  * Handlers run with interrupts masked and the recursion bit of their context set:
  * they are not preempted, and the functions that they call are not traced. They
@@ -33,6 +32,25 @@
  * the other CPUs are stopped meanwhile. An interrupt between two steps finds one of
  * two states: nothing leads to the probe yet, or everything that the probe needs is
  * complete.
+ */
+
+/*
+ * The folder probes/ (lab 8). What each kind of probe is made of:
+ *
+ *	kprobes.c at an entry	-> one of two ops: the second may change pc
+ *	kprobes.c in a body	-> kprobe_hit.c -> kprobe_text.c: a breakpoint
+ *	kretprobe.c		-> fprobe.c
+ *	fprobe.c		-> sites.c -> one user of function_graph; without an exit
+ *				   handler, one op
+ *	livepatch.c		-> sites.c -> one op
+ *
+ * Probes are registered by probe_events/, modules (probe_exports.c) and programs in
+ * kern/apps/. Hits come from ftrace_caller, from graph/, or from the exception, through
+ * break_hook (breakpoint.h). Before a module is removed, kern/module/ asks the three
+ * *_within() functions; in lab 7 stages/noprobes.c has them.
+ *
+ * This room calls core/, ops/, graph/; of files/ ftrace_name(), ftrace_set_new() and
+ * ftrace_set_free(); of kern/module/ module_is_going() and, on arm64, stop_machine().
  */
 #ifndef FTRACE_KPROBES_H
 #define FTRACE_KPROBES_H

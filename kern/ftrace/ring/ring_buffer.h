@@ -5,9 +5,9 @@
  *	| time_stamp 8 | commit 8 | event | event | ...                  4096 |
  *	event: | type_len 5, time_delta 27 | payload: type_len words |
  *
- * The writer is the CPU itself, interrupts masked, and never waits: it knows
- * its page and touches nothing shared until that page is full. The pages
- * are in a ring of slots. Positions count pages and never repeat; the page of
+ * The writer is the CPU itself, with interrupts masked. It never waits. Until its
+ * page is full, it stores only into that page and into its own fields (below), and
+ * touches no slot. The pages are in a ring of slots. Positions count pages and never repeat; the page of
  * position p is in slot p % nr_slots. A slot is one word:
  *
  *	| EMPTY 1 | page 20 | position 43 |
@@ -34,6 +34,26 @@
  * Order: an event's data, smp_wmb(), commit. Readers of one CPU take its
  * `reader` mutex. Resize and reset: recording stopped (RB_STOPPED), then
  * synchronize_sched(), then the change.
+ */
+
+/*
+ * The folder ring/. ring_buffer.c is the buffer of one CPU. ring_region.c (from lab 5
+ * on) puts the buffers into RAM that the next boot finds again. They call no other room.
+ *
+ * What passes through, in this order:
+ * 1. trace/trace.c makes a buffer: rb_resize_prepare(), rb_resize_apply(). With
+ *    last_boot= files/last_boot.c makes the top tracer's: rb_region_make().
+ * 2. A CPU writes an event. The long path calls rb_reserve() and rb_commit(), in
+ *    trace/trace.c. The short path is trace/trace_event.h.
+ * 3. files/trace_files_buffer.c reads it: rb_iter_peek() for trace, rb_peek() and
+ *    rb_consume() for trace_pipe, rb_read_page() for trace_pipe_raw.
+ *
+ * Only trace/ and files/ call this room; probe_events/ writes through trace/.
+ *
+ * The short path does not call rb_reserve() and rb_commit(). It writes the event's header
+ * and data into the page itself, and last_ts, accepted and commit. So if the layout of a
+ * page or of an event's header changes, or what rb_commit() stores, trace_event.h must
+ * change too.
  */
 #ifndef FTRACE_RING_BUFFER_H
 #define FTRACE_RING_BUFFER_H
