@@ -8,6 +8,8 @@
  *
  * The record names the word that is toggled: the second nop, or the one call.
  */
+
+/* The folder arm64/: riscv64/hook.h says what its files are. */
 #ifndef FTRACE_HOOK_H
 #define FTRACE_HOOK_H
 

@@ -7,6 +7,30 @@
  *
  * The record names the word that is toggled: the one nop, or the second of the pair.
  */
+
+/*
+ * The folder riscv64/, and arm64/ with the same files: all of the tracer that is different
+ * on the two architectures. For C code the Makefile makes a link to it, asm-ftrace,
+ * so "asm-ftrace/hook.h" is the header of the architecture that is built.
+ *
+ * What runs, in this order, and in which labs' kernels it is:
+ *
+ *	the site	(hook.h, insn.h) calls a stub, or:
+ *	trampoline.c	7, 8	a module's site calls its trampoline, if the stub is far away
+ *	islands.S	3 to 8	a site calls an island, if the stub is far away
+ *	mcount.S	1 to 3	_mcount; in lab 3 no site calls it after boot
+ *	mcount_caller.S	3	ftrace_caller for one tracer: a stub and all that follows
+ *	caller.S	4 to 8	the stubs, and ftrace_caller for many ops
+ *	graph_caller.S	5	the callback of function_graph's op, for one user
+ *	graph.S		5 to 8	return_to_handler: a traced function returns to it
+ *
+ * No C function calls the assembly by name. The assembly calls the callback, which gets a
+ * struct ftrace_regs (regs.h); prepare_ftrace_return(), in lab 5; and
+ * ftrace_return_to_handler().
+ * insn.h, hook.h and regs.h are for every room, and for kern/; fetch.h is for probes/ and
+ * probe_events/. probe.h implements probes/probe_insn.h for probes/, and trampoline.c
+ * implements modules/trampoline.h for modules/.
+ */
 #ifndef FTRACE_HOOK_H
 #define FTRACE_HOOK_H
 

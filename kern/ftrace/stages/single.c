@@ -2,6 +2,25 @@
  * Lab 3: one tracer at a time. Its filter is two flags in each record. Its
  * callback is the target of the call at ftrace_call, which is patched like a site.
  */
+
+/*
+ * The folder stages/: what early labs' kernels have in place of files of other rooms.
+ *
+ *	static.c	labs 1, 2	for ops/ops.c, and for ftrace_init() of core/dynamic.c
+ *	norecords.c	lab 1		for core/records.c and core/table.c
+ *	single.c	lab 3		for ops/ops.c
+ *	nomodules.c	labs 3 to 6	for modules/: no filter names a module
+ *	graph.c		lab 5		for graph/fgraph.c
+ *	graph_walk.c	lab 5		for graph/fgraph.c: ftrace_graph_ret_addr()
+ *	noprobes.c	lab 7		for probes/: no probe is in a module
+ *
+ * (trace/trace_graph_nodirect.c, in lab 5, is such a file too.) A file here and the one
+ * that it stands for implement the same headers, whose comments say what is different in
+ * an early stage. Their callers are the same, and do not know which of the two is linked:
+ * stages.mk alone decides that.
+ *
+ * This room calls core/, ops/ and graph/; of probes/ it has only the headers.
+ */
 #include "errno.h"
 #include "tracer.h"
 

@@ -1,4 +1,19 @@
-"""The tracer's tests."""
+"""The tracer's tests.
+
+    *_kt.c      in a kernel with TESTS=1: commands of the shell that check promises (kt.h);
+                kern/tests/run_qemu.py types them, stages.mk says which lab's kernel has which
+    bench*      what tracing costs, in instructions: bench.py (`make bench`) and bench*_kt.c
+    *_test.cc   on the host: files of the kernel, which the first line names (`// needs:`),
+                and fake_*, which stands in for the rest; `make host-tests`
+    *_test.h    such a test of both architectures, for two .cc files
+    *_fuzz.c    on the host, under libFuzzer: `make fuzz`
+    test_*.py   a unittest that boots a kernel and uses its files, or runs a program of tools/
+    golden/     the content of files of tracefs after boot, for test_tracefs.py and test_instances.py
+    host/       for host tests: an arch.h, and for each architecture the link asm-ftrace
+
+checked_qsort.c is a part of recordmcount in each build. mksites.py and far-program.c make
+large kernels. Tests may use every room; no room includes a header of theirs.
+"""
 import unittest
 
 

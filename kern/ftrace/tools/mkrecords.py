@@ -9,6 +9,20 @@ who builds the kernel. So it runs in a sandbox (walls.py): it sees only itself
 and the ELF file, and may not start a second process. Its output is data: each
 line must belong to the table, each number is compared with the ELF file, and
 the assembly is written here, from the numbers.
+
+The folder tools/, in the order in which the Makefile runs it for a kernel:
+
+    1. compile.py   runs the compiler on each handed-in file, in a sandbox
+    2. islands.py   where islands are put into text; the linker script includes it
+    3. first link   with the empty tables of mksyms.py and mkrecords.py: first.elf
+    4. mksyms.py    the table of symbols of first.elf
+    5. mkrecords.py from lab 2 on, with recordmcount.c: its table of call sites
+    6. second link  with both tables, which come after text, so no site moves
+    7. proof.py     reads the new kernel and indirect-calls; if it fails, there is no kernel
+
+walls.py is the sandbox of compile.py and mkrecords.py; no other program here imports
+another one. `make lint` runs rooms.py. grading/ runs mkrecords.py to judge a student's
+recordmcount.
 """
 import os
 import re
