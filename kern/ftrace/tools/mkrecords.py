@@ -21,8 +21,7 @@ The folder tools/, in the order in which the Makefile runs it for a kernel:
     7. proof.py     reads the new kernel and indirect-calls; if it fails, there is no kernel
 
 walls.py is the sandbox of compile.py and mkrecords.py; no other program here imports
-another one. `make lint` runs rooms.py. grading/ runs mkrecords.py to judge a student's
-recordmcount.
+another one. `make lint` runs rooms.py.
 """
 import os
 import re
