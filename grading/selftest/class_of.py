@@ -71,7 +71,7 @@ def patched(one: wrong.Wrong) -> Files:
         for name in names:
             Path(scratch, name).parent.mkdir(parents=True, exist_ok=True)
             shutil.copy(ROOT / name, Path(scratch, name))
-        subprocess.run(["patch", "-p1", "-s", "-f", "-d", scratch, "-i", str(one.path)], check=True)
+        subprocess.run(["patch", "-p1", "-s", "-f", "-F0", "-d", scratch, "-i", str(one.path)], check=True)
         return {name: Path(scratch, name).read_bytes() for name in solution(one.lab)}
 
 

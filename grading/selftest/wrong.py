@@ -130,7 +130,7 @@ def fresh(tree: Path, lab: int, arch: str) -> Path:
 def build(wrong: Wrong, arch: str) -> str:
     """Why the patched tree cannot be built, or ''. A patch that does not apply raises BadPatch."""
     tree = fresh(scratch(wrong.lab, arch), wrong.lab, arch)
-    done = subprocess.run(["patch", "-p1", "-s", "-f", "--no-backup-if-mismatch", "-d", str(tree), "-i", str(wrong.path)],
+    done = subprocess.run(["patch", "-p1", "-s", "-f", "-F0", "--no-backup-if-mismatch", "-d", str(tree), "-i", str(wrong.path)],
                           capture_output=True, text=True, check=False)
     if done.returncode:
         raise BadPatch(f"{wrong.path.relative_to(ROOT)} does not apply:\n{done.stdout}")
