@@ -215,6 +215,8 @@ def refuse(options: argparse.Namespace) -> rubric.Rung | None:
 
 def main() -> int:
     options = arguments()
+    if options.uboot:
+        os.environ["UBOOT"] = "; ".join(options.uboot)  # for the command that repeats the grade: make has expanded what it exports
     console = Console(width=max(NARROWEST, Console().width) if sys.stdout.isatty() else 120)
     try:
         rung = refuse(options)

@@ -101,7 +101,7 @@ def parse(arguments: list[str]) -> tuple[Machine, bool]:
     a = parser.parse_args(arguments)
     initrd = a.initrd or ROOT / "build/initrd.cpio"
     machine = Machine(a.arch, a.smp, a.memory, a.append, a.image, initrd if initrd.exists() else None,
-                      a.boot == "uboot", a.load, a.gic, el2=a.el == 2, icount=a.icount)
+                      uboot=a.boot == "uboot", load=a.load, gic=a.gic, el2=a.el == 2, icount=a.icount)
     return machine, a.print
 
 

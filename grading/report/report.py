@@ -176,7 +176,7 @@ def number_of(lab: int, rung: Rung) -> int:
 
 def replay(grade: Grade, under_gdb: Rung | None = None) -> str:
     line = f"make grade LAB={grade.lab} ARCH={grade.arch} REPLAY={grade.seed:016x}"
-    line += "".join(f" {name}={shlex.quote(os.environ[name])}" for name in ("SMP", "START", "STAFF", "MACHINE", "POWER", "UBOOT_PROMPT") if os.environ.get(name))
+    line += "".join(f" {name}={shlex.quote(os.environ[name])}" for name in ("SMP", "START", "STAFF", "MACHINE", "POWER", "UBOOT", "UBOOT_PROMPT") if os.environ.get(name))
     return line + (f" RUNG={number_of(grade.lab, under_gdb)} GDB=1" if under_gdb else "")
 
 

@@ -377,11 +377,16 @@ class Runs(WithFolder):
         with (self.folder / "said").open("wb") as said, subprocess.Popen(["/usr/bin/python3", "-c", program, str(self.folder)], cwd=ROOT, stdout=said, stderr=said) as process:
             while not ((self.folder / "a").exists() and (self.folder / "b").exists()):
                 self.assertIsNone(process.poll(), (self.folder / "said").read_text())
+            self.assertGreaterEqual(len(box.running(self.folder)), 2)
             ends(process)
             status = process.wait()
         until = time.monotonic() + 60
-        while any((self.folder / name).exists() for name in "ab"):
+        while True:
+            seen = box.running(self.folder)  # before the look at the files, which a job removes when it ends
+            if not any((self.folder / name).exists() for name in "ab"):
+                break
             self.assertLess(time.monotonic(), until, "a job goes on")
+            self.assertGreater(len(seen), 0, "a run would not wait for it")
         self.assertEqual(sorted((self.folder / "begun").read_text().split()), ["a", "b"])
         return status
 

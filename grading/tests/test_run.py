@@ -40,6 +40,20 @@ class TerminalRun(unittest.TestCase):
                 child.send("poweroff\r")
                 self.assertEqual(self.ends(child), 0)
 
+    def test_each_option_reaches_the_machine(self) -> None:
+        """Through U-Boot, at a load address of one's own; an interrupt controller; an exception level."""
+        for arch, *options in (("riscv64", "--boot", "uboot"), ("arm64", "--boot", "uboot", "--load", "0x40800000"), ("arm64", "--gic", "3", "--el", "2")):
+            with self.subTest(arch=arch, options=options):
+                child = start(arch, *options)
+                if "uboot" in options:
+                    child.expect("U-Boot 20")
+                child.expect("callsite# ")
+                child.send("poweroff\r")
+                self.assertEqual(self.ends(child), 0)
+        child = start("arm64", "--gic", "3", "--el", "2", "--print")
+        child.expect("gic-version=3.*virtualization=on|virtualization=on.*gic-version=3")
+        self.assertEqual(self.ends(child), 0)
+
     def test_ctrl_c_goes_to_the_guest(self) -> None:
         for arch in ARCHES:
             with self.subTest(arch=arch):

@@ -26,6 +26,7 @@ static void expect(const Decided &got, const Wanted &want)
 	EXPECT_EQ(want.distributor + 0x1000, got.d.gic_cpu);
 	EXPECT_EQ(want.instruction, got.d.resets);
 	EXPECT_EQ(4096u / 64, got.d.cleaned);
+	EXPECT_TRUE(got.d.stops_others);
 	EXPECT_EQ(0, got.d.memory_error);
 	EXPECT_STREQ(want.ram, got.ram);
 	EXPECT_EQ(want.taken, got.taken);

@@ -145,6 +145,10 @@ void do_idle(void)
 void ipi_send(unsigned cpu_index, int what)
 {
 }
+void ipi_stop_others(void)
+{
+	now->stops_others = true;
+}
 void handle_irq(unsigned irq)
 {
 }

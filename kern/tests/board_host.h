@@ -17,6 +17,7 @@ struct decisions {
 	u64 release[BOARD_CPUS];          /* the address in memory that the CPU waits at */
 	char resets[8];                   /* the instruction by which the firmware is asked to reset the machine */
 	unsigned cleaned;                 /* lines of a page for last_boot= that are written back to memory before that */
+	bool stops_others;                /* a machine that cannot be turned off stops its other CPUs */
 	int memory_error;
 };
 void decide(const void *fdt, u64 boot_hwid, struct decisions *d);

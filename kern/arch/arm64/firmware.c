@@ -126,6 +126,7 @@ notrace void firmware_poweroff(bool failure)
 	}
 	psci_call(PSCI_SYSTEM_OFF, 0, 0, 0);
 	printk("The machine cannot be turned off: it is halted.\n");
+	ipi_stop_others();
 	park_cpu();
 }
 

@@ -122,6 +122,7 @@ notrace void firmware_poweroff(bool failure)
 	}
 	sbi_call(SBI_RESET, 0, RESET_SHUTDOWN, RESET_NO_REASON, 0, 0);
 	printk("The machine cannot be turned off: it is halted.\n");
+	ipi_stop_others();
 	park_cpu();
 }
 
