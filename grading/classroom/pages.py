@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from grading.classroom.one import text
-from grading.classroom.results import Row, tests
+from grading.classroom.results import Row, states, tests
 from qemu.machine import ARCHES
 
 LOG = 12 << 10  # bytes of a console's log that a page shows
@@ -81,12 +81,12 @@ def pre(said: str) -> str:
 # ---- the instructor's ---------------------------------------------------------------
 
 def instructor(out: Path, lab: int, rows: list[Row]) -> str:
-    states = ", ".join(f"{count} {state}" for state, count in Counter(row.state for row in rows).most_common())
     lost = Counter(rung["name"] for row in rows for rung in {r["name"]: r for a in row.result["arches"] for r in a["rungs"] if own_loss(r)}.values())
+    lost += Counter(f"all on {arch}: {happened}" for row in rows for arch, happened in row.ungraded.items())
     named = Counter(page.partition("#")[2] for row in rows for page in {p for a in row.result["arches"] for r in a["rungs"] for p in r["mistakes"]})
     columns = ("student", "state", "points", *ARCHES, "first error")
     heads = "".join(f'<th scope="col" aria-sort="none"{" class=n" if c in ("points", *ARCHES) else ""}><button type="button">{c}</button></th>' for c in columns)
-    return (f"<h1>Lab {lab}: {len(rows)} submissions</h1>\n<p>{escape(states)}</p>\n<h2>Students by per cent of the points</h2>\n{histogram(rows)}\n"
+    return (f"<h1>Lab {lab}: {len(rows)} submissions</h1>\n<p>{escape(states(rows))}</p>\n<h2>Students by per cent of the points</h2>\n{histogram(rows)}\n"
             f'<div class="columns"><section><h2>Lost rungs</h2>{counted("rung", lost)}</section>\n<section><h2>Named mistakes</h2>{counted("mistake", named)}</section></div>\n'
             f'<h2>Students</h2>\n<p><label>Search <input id="search" type="search" autocomplete="off"></label> <span id="count" aria-live="polite">{len(rows)} shown</span></p>\n'
             f'<div class="wide" role="region" aria-label="Students" tabindex="0"><table id="class"><thead><tr>{heads}</tr></thead>\n'
@@ -156,6 +156,7 @@ def total(row: Row) -> str:
 
 def student(lab: int, row: Row) -> str:
     body = [f"<h1>Lab {lab}: {total(row)}</h1>", f"<p>{escape(row.submission.name)}: {escape(row.state)}</p>", taken(row)]
+    body += [f"<h2>{title}</h2>" for title in ungraded(row)]
     if row.result["said"]:
         body.append(pre(row.result["said"]))
     for arch in row.result["arches"]:
@@ -166,6 +167,10 @@ def student(lab: int, row: Row) -> str:
     for attempt in row.result["attempts"]:
         body.append(f"<details><summary>What the grade printed, seed {attempt['seed']}</summary>{pre(attempt['printed'])}</details>")
     return "\n".join(body)
+
+
+def ungraded(row: Row) -> list[str]:
+    return [f"{arch}: 0 of {row.possible_of_arch}, {happened}" for arch, happened in row.ungraded.items()]
 
 
 def reason(rung: dict[str, Any]) -> str:
@@ -179,6 +184,7 @@ def markdown(lab: int, row: Row) -> str:
     said = [f"# Lab {lab}: {total(row)}", row.state]
     if row.taken.missing and row.taken.files:
         said.append("Not handed in, and graded as handed out: " + ", ".join(row.taken.missing))
+    said += [f"## {title}" for title in ungraded(row)]
     if row.result["said"]:
         said.append(fenced(row.result["said"]))
     if row.result["arches"]:

@@ -14,6 +14,7 @@ from typing import Any
 from grading.classroom.intake import Taken
 from grading.classroom.late import Late
 from grading.classroom.layouts import Submission
+from grading.classroom.one import GRADED, HARNESS
 from qemu.machine import ARCHES
 
 
@@ -41,16 +42,33 @@ class Row:
         return "flaky" if self.result["flaky"] else str(self.result["state"])
 
     @property
+    def ungraded(self) -> dict[str, str]:
+        """What happened on each architecture that has no grade, while another one may have one."""
+        if self.result["state"] != GRADED:
+            return {}
+        graded = {of["arch"] for of in self.result["arches"]}
+        return {arch: "cannot be judged" if f"{arch}: fail: " in self.result["said"] else "does not build" for arch in ARCHES if arch not in graded}
+
+    @property
+    def possible_of_arch(self) -> int:
+        return int(self.result["possible"]) // len(ARCHES)
+
+    @property
     def why(self) -> str:
         """The first thing that is wrong, in one line."""
         lost = [f"{rung['name']} ({arch['arch']}): {why}" for arch in self.result["arches"] for rung in arch["rungs"] if not rung["points"]
                 for why in rung["why"] if why and not why.startswith("needs: ")]
         said = [line for line in self.result["said"].splitlines() if line.strip()]
         said = [line for line in said if "build failure" in line or "error" in line] or said
+        if self.ungraded:
+            arch, happened = next(iter(self.ungraded.items()))
+            return f"{arch}: {happened}: {(said or [''])[0].removeprefix(f'{arch}: ')}"
         return (lost or said or [""])[0].partition("\n")[0]
 
     def of(self, arch: str) -> int | str:
-        return next((a["points"] for a in self.result["arches"] if a["arch"] == arch), "")
+        """The points of an architecture; without a grade, what happened; after an error of the harness, nothing."""
+        happened = self.ungraded.get(arch, "" if self.result["state"] == HARNESS else self.state)
+        return next((a["points"] for a in self.result["arches"] if a["arch"] == arch), happened)
 
 
 def cell(value: object) -> object:
@@ -83,7 +101,10 @@ def write(out: Path, lab: int, rows: list[Row]) -> None:
 
 
 def tests(row: Row) -> list[dict[str, Any]]:
-    return [{"name": f"{arch['arch']}: {rung['name']}", "score": rung["points"], "max_score": rung["possible"], "promise": rung["promise"],
+    """An entry for each rung, and one for each architecture without a grade."""
+    ungraded = [{"name": f"{arch}: {happened}", "score": 0, "max_score": row.possible_of_arch, "promise": f"the files build for {arch}, and the kernel can be judged", "why": row.result["said"]}
+                for arch, happened in row.ungraded.items()]
+    return ungraded + [{"name": f"{arch['arch']}: {rung['name']}", "score": rung["points"], "max_score": rung["possible"], "promise": rung["promise"],
              "why": next((why for why in rung["why"] if why), "")} for arch in row.result["arches"] for rung in arch["rungs"]]
 
 
@@ -106,7 +127,7 @@ def prairielearn(path: Path, row: Row) -> None:
         return
     graded = bool(row.result["arches"])
     about = {"score": row.final / row.result["possible"]} if graded else {"format_errors": [f"{row.state}: {row.result['said']}".strip(": ")]}
-    path.write_text(json.dumps({"gradable": graded, **about, "output": "".join(a["printed"] for a in row.result["attempts"][:1]),
+    path.write_text(json.dumps({"gradable": graded, **about, "output": "".join([f"{arch}: {happened}\n{row.result['said']}\n" for arch, happened in row.ungraded.items()] + [a["printed"] for a in row.result["attempts"][:1]]),
                                 "tests": [{"name": t["name"], "description": t["promise"], "points": t["score"], "max_points": t["max_score"], "message": t["why"]}
                                           for t in tests(row)]}, indent=1) + "\n")
 
@@ -129,10 +150,18 @@ def junit(path: Path, lab: int, rows: list[Row]) -> None:
     xml.ElementTree(root).write(path, encoding="utf-8", xml_declaration=True)
 
 
+def states(rows: list[Row]) -> str:
+    """How many have each state: `8 graded (1 does not build on riscv64), 1 refused`."""
+    said = []
+    for state, count in Counter(row.state for row in rows).most_common():
+        ungraded = Counter(f"{happened} on {arch}" for row in rows if row.state == state for arch, happened in row.ungraded.items())
+        said.append(f"{count} {state}" + (f" ({', '.join(f'{n} {what}' for what, n in ungraded.items())})" if ungraded else ""))
+    return ", ".join(said)
+
+
 def say(rows: list[Row], out: Path) -> None:
     """The class in some lines, for the terminal."""
-    states = Counter(row.state for row in rows)
-    print(f"{len(rows)} submissions: " + ", ".join(f"{count} {state}" for state, count in states.most_common()))
+    print(f"{len(rows)} submissions: {states(rows)}")
     for row in rows:
         if row.is_new and len(row.history) > 1 and row.history[-1]["points"] != row.history[-2]["points"]:
             print(f"changed: {row.submission.student}, {row.history[-2]['points']} to {row.points} points")

@@ -231,6 +231,50 @@ class Results(WithFolder):
         log = (self.folder / "graded" / row.result["key"] / "attempt-1/riscv64-lab3-1cpu.log").read_text()
         self.assertEqual(log, f"log {one.clean(HOSTILE)}\N{REPLACEMENT CHARACTER}\n")
 
+    def test_an_architecture_that_does_not_build_is_named_wherever_points_are(self) -> None:
+        """Its points are missing in the sum: a file that shows only what passed would say that all is right."""
+        full = [grade("arm64", True, True, verdict="pass")]
+        whole = self.result(full, full, built={"riscv64": "2", "arm64": "0"}, said="kern/x.S:26: bad instruction\nbuild failure: kern/x.S: it does not compile")
+        row, at = dataclasses.replace(self.row(), result=whole), self.folder / "students/ann"
+        at.mkdir(parents=True)
+        results.write(self.folder, 3, [row])
+        pages.write(self.folder, 3, [row])
+        lost, error = "riscv64: does not build", "riscv64: does not build: build failure: kern/x.S: it does not compile"
+
+        scope = json.loads((at / "results.json").read_text())
+        self.assertEqual([(t["name"], t["score"], t["max_score"], t["status"]) for t in scope["tests"]][:2], [(lost, 0, 10, "failed"), ("arm64: called", 5, 5, "passed")])
+        self.assertEqual((scope["score"], sum(t["score"] for t in scope["tests"]), sum(t["max_score"] for t in scope["tests"])), (10, 10, 20))
+        self.assertIn("kern/x.S:26: bad instruction", scope["tests"][0]["output"])
+
+        learn = json.loads((at / "prairielearn.json").read_text())
+        self.assertEqual((learn["tests"][0]["name"], learn["score"], sum(t["max_points"] for t in learn["tests"])), (lost, 0.5, 20))
+        self.assertTrue(learn["output"].startswith(f"{lost}\nkern/x.S:26: bad instruction"))
+        self.assertIn("bad instruction", learn["tests"][0]["message"])
+
+        suite = xml.parse(self.folder / "junit.xml").getroot()[0]
+        self.assertEqual((suite.get("tests"), suite.get("failures"), suite[0].get("name")), ("3", "1", lost))
+        self.assertIn("kern/x.S:26: bad instruction", suite[0][0].text or "")
+
+        with (self.folder / "class.csv").open(newline="") as file:
+            line = next(csv.DictReader(file))
+        self.assertEqual([line[name] for name in (*ARCHES, "first error")], ["does not build", "10", error])
+        index = (self.folder / "index.html").read_text()
+        for said in ("<p>1 graded (1 does not build on riscv64)</p>", "<td>all on riscv64: does not build</td>", "<td class=n>does not build</td>", f"<td>{error}</td>"):
+            self.assertIn(said, index)
+        for name, head in (("feedback.md", "## "), ("feedback.html", "<h2>")):
+            self.assertRegex((at / name).read_text(), f"{head}riscv64: 0 of 10, does not build[^:]*kern/x.S:26: bad instruction")
+        with redirect_stdout(io.StringIO()) as printed:
+            results.say([row], self.folder)
+        self.assertIn("1 submissions: 1 graded (1 does not build on riscv64)\n", printed.getvalue())
+
+    def test_only_an_error_of_the_harness_leaves_the_points_of_an_architecture_empty(self) -> None:
+        full = [grade("riscv64", True, True)]
+        judged = self.result(full, full, printed="fail: the harness cannot judge this kernel")
+        row = dataclasses.replace(self.row(), result=judged)
+        self.assertEqual((row.of("riscv64"), row.of("arm64"), row.why), (10, "cannot be judged", "arm64: cannot be judged: fail: the harness cannot judge this kernel"))
+        for state, points, cell in (("build failure", 0, "build failure"), ("refused", 0, "refused"), ("harness error", None, "")):
+            self.assertEqual({self.row(state=state, points=points, arches=[]).of(arch) for arch in ARCHES}, {cell})
+
     def test_points_that_changed_are_said_by_the_run_that_changed_them(self) -> None:
         for is_new in (True, False):
             row = self.row()

@@ -75,6 +75,8 @@ class Pages(classroom.WithFolder):
             made = maker.row(name)
             row = replace(made, submission=Submission(f"s{n}", name, str(n), Path(f"s{n}"), n == 2))
             row = replace(row, result=row.result | {"points": 4 * n, "flaky": n == 1} | ({"state": "harness error", "points": None, "arches": []} if n == 5 else {}))
+            if n == 2:
+                row = replace(row, result=row.result | {"arches": row.result["arches"][1:], "said": "kern/x.S:26: bad instruction\nbuild failure: kern/x.S: it does not compile\n"})
             (self.folder / f"students/s{n}").mkdir(parents=True)
             rows.append(row)
         one.write(self.folder, rows[0].result["key"], rows[0].result, self.folder)
