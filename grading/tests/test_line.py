@@ -17,6 +17,7 @@ import unittest
 import zlib
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager, suppress
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import cast
@@ -42,7 +43,8 @@ from grading.text import graph_text
 from grading.text.trace_text import PROBE_LINE, parse
 from grading.tests.noise import Board, Far, Noise, Shell
 from grading.verdict import Refused, Stopped, Verdict
-from qemu.machine import ROOT, WITH_US, Machine, boot_script
+from kern.tests import board_trees, board_uboots
+from qemu.machine import FETCHED, ROOT, WITH_US, Machine, boot_script
 
 LOGS = ROOT / "build/tests/line"
 MINUTES = 10 if os.environ.get("EVERY") == "1" else 0.5  # of traffic at 115200 baud
@@ -530,43 +532,60 @@ def bad_line(listener: socket.socket, seed: int, rate: float) -> Iterator[str]:
     thread.join()
 
 
+@contextmanager
+def at_a_line(machine: Machine, rate: float, seed: int) -> Iterator[str]:
+    """QEMU, at the far end of such a line. Gives the line's path."""
+    with tempfile.TemporaryDirectory() as scratch, socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(f"{scratch}/line")
+        listener.listen()
+        (disk := Path(scratch, "disk")).mkdir()
+        serial = ["-chardev", f"socket,id=line,path={scratch}/line", "-serial", "chardev:line"]
+        with bad_line(listener, seed, rate) as pty, subprocess.Popen([*WITH_US, *machine.command(serial, disk)]) as qemu:
+            try:
+                yield pty
+            finally:
+                qemu.kill()
+
+
 class Graded(unittest.TestCase):
     """A lab's solution in QEMU, through U-Boot, at the far end of a bad line."""
 
-    @contextmanager
-    def at_a_line(self, arch: str, lab: int, rate: float, seed: int) -> Iterator[tuple[str, list[str]]]:
-        """Gives the line's path, and what is to be typed at U-Boot's prompt."""
+    def machine(self, arch: str, lab: int) -> Machine:
         LOGS.mkdir(parents=True, exist_ok=True)
         image = ROOT / "build" / arch / f"lab{lab}" / "Image"
         subprocess.run(["make", "-s", "-C", str(ROOT), f"LAB={lab}", str(image.relative_to(ROOT)), "build/initrd.cpio"], check=True)
-        machine = Machine(arch, smp=4, image=image, uboot=True, initrd=INITRD if lab == 7 else None)
-        with tempfile.TemporaryDirectory() as scratch, socket.socket(socket.AF_UNIX) as listener:
-            listener.bind(f"{scratch}/line")
-            listener.listen()
-            (disk := Path(scratch, "disk")).mkdir()
-            serial = ["-chardev", f"socket,id=line,path={scratch}/line", "-serial", "chardev:line"]
-            with bad_line(listener, seed, rate) as pty, subprocess.Popen([*WITH_US, *machine.command(serial, disk)]) as qemu:
-                try:
-                    yield pty, boot_script(machine).splitlines()
-                finally:
-                    qemu.kill()
+        return Machine(arch, smp=4, image=image, uboot=True, initrd=INITRD if lab == 7 else None)
 
-    def graded(self, arch: str, lab: int, rate: float) -> report.Grade:
+    def graded(self, machine: Machine, lab: int, rate: float, *types: str) -> report.Grade:
         seed = random.getrandbits(64)
-        with self.at_a_line(arch, lab, rate, seed % 1000) as (pty, types):
-            kernel = Kernel(ROOT / "build" / arch / f"lab{lab}" / "callsite.elf", arch)
-            evidence = rubric.boot_on_line(kernel, lab, seed, LOGS, Place(f"pty:{pty}", UBoot(commands=tuple(types))))
+        with at_a_line(machine, rate, seed % 1000) as pty:
+            kernel = Kernel(machine.image_path().with_name("callsite.elf"), machine.arch)
+            evidence = rubric.boot_on_line(kernel, lab, seed, LOGS, Place(f"pty:{pty}", UBoot(commands=types)))
         self.assertEqual(evidence.why, "", f"{seed:x}, {evidence.log}")
-        return report.judge(arch, lab, seed, [evidence])
+        return report.judge(machine.arch, lab, seed, [evidence])
+
+    def test_a_raspberry_pi_that_cannot_be_turned_off(self) -> None:
+        """Its card boots by itself. After poweroff nothing is printed any more."""
+        tree = FETCHED / "bcm2837-rpi-3-b.dtb"
+        if board_uboots.fetch("arm64", "rpi_3") or not tree.exists() and board_trees.main() and not tree.exists():
+            print("skipped: a Raspberry Pi over its line: its U-Boot or device tree could not be fetched from Debian")
+            self.skipTest("could not be fetched")
+        machine, card = self.machine("arm64", 3), LOGS / "raspi3b.img"
+        subprocess.run(["/usr/bin/python3", "boot/card.py", "--arch", "arm64", "--image", machine.image_path(), "--initrd", INITRD, "--folder", LOGS / "card", "--out", card],
+                       cwd=ROOT, check=True)
+        grade = self.graded(replace(machine, memory=1024, board="raspi3b", card=card, extra=["-dtb", str(tree)]), 3, 0)
+        self.assertEqual((grade.points, grade.possible), (30, 30), [r.findings for r in grade.results])
 
     def test_make_grades_the_machine_at_a_line(self) -> None:
         """The command is what `make grade` would run, but for the folders: another test may write into build/ now. UBOOT= is one line, in which a quote is
         the shell's."""
-        with tempfile.TemporaryDirectory() as folder, self.at_a_line("arm64", 3, 0.001, 1) as (pty, types):
+        machine = self.machine("arm64", 3)
+        types = boot_script(machine).replace("'", "").splitlines()
+        with tempfile.TemporaryDirectory() as folder, at_a_line(machine, 0.001, 1) as pty:
             Path(folder, "kernels").mkdir()
             Path(folder, "kernels/arm64").symlink_to(ROOT / "build/arm64/lab3")
             said = subprocess.check_output(["make", "-n", "-C", str(ROOT), "grade", "LAB=3", "ARCH=arm64", f"MACHINE=pty:{pty}", f"POWER=echo >> {folder}/power",
-                                            "UBOOT_PROMPT==> ", f"UBOOT={'; '.join(line.replace(chr(39), '') for line in types)}"], text=True)
+                                            "UBOOT_PROMPT==> ", f"UBOOT={'; '.join(types)}"], text=True)
             command = next(line for line in said.replace("\\\n", " ").splitlines() if "-m grading --lab" in line)
             done = subprocess.run(f"{command} --kernels {folder}/kernels --out {folder}", shell=True, cwd=ROOT, capture_output=True, text=True, check=False)
             self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
@@ -576,7 +595,8 @@ class Graded(unittest.TestCase):
     def test_a_bad_line_costs_no_point(self) -> None:
         for arch, lab, points in (("riscv64", 3, 30), ("arm64", 6, 15), ("arm64", 7, 40), ("riscv64", 8, 35)):
             with self.subTest(arch=arch, lab=lab):
-                grade = self.graded(arch, lab, 0.001)
+                machine = self.machine(arch, lab)
+                grade = self.graded(machine, lab, 0.001, *boot_script(machine).splitlines())
                 self.assertEqual((grade.points, grade.possible), (points, points), [r.findings for r in grade.results])
                 self.assertEqual(grade.verdict, Verdict.PASS)
                 self.assertGreater(grade.evidence[0].again, 0)
