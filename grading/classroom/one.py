@@ -16,6 +16,7 @@ from __future__ import annotations
 import base64
 import json
 import os
+import re
 import shutil
 import sys
 import tempfile
@@ -140,7 +141,7 @@ def attempt(folder: Path, n: int, seed: str, built: list[str]) -> dict[str, Any]
         status, printed = text(at.with_suffix(".status"), 10).strip(), text(at.with_suffix(".txt"))
         of_arch = cleaned(json.loads((at / "grade.json").read_text())["grades"]) if status in ("0", "1", "3") and (at / "grade.json").is_file() else []
         harness |= status == "3" or not of_arch and not (status == "2" and printed.startswith(BUILD)) and not (status == "1" and printed.startswith("fail: "))
-        said.append(printed)
+        said.append(re.sub(rf"^log: \S*/{at.name}/grade/", f"log: attempt-{n}/", printed, flags=re.M))  # where write() puts it
         for grade in of_arch:
             for boot in grade["boots"]:
                 boot["log"] = f"attempt-{n}/{Path(boot['log']).name}"
@@ -255,7 +256,7 @@ def main() -> int:
         shutil.make_archive(str(out / key), "tar", out / "graded", key)
         shutil.rmtree(out / "graded" / key)
     points = f"{whole['points']} of {whole['possible']} points" if whole["points"] is not None else "no score"
-    print(f"{job['students']}: {whole['state']}{', flaky' if whole['flaky'] else ''}, {points}, {whole['cost']['processor']} s", flush=True)
+    print(f"{job['students']}: {whole['state']}{', flaky' if whole['flaky'] else ''}, {points}, {whole['cost']['processor']} s of a processor", flush=True)
     return 1 if whole["state"] == HARNESS else 0
 
 

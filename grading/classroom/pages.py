@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from grading.classroom.one import text
-from grading.classroom.results import Row, states, tests
+from grading.classroom.results import Row, for_student, lateness, states, tests
 from qemu.machine import ARCHES
 
 LOG = 12 << 10  # bytes of a console's log that a page shows
@@ -121,7 +121,7 @@ def line(out: Path, row: Row) -> str:
     points = "" if row.points is None else row.points
     cells = [f'<button type="button" class="name" aria-expanded="false">{escape(row.submission.student)}</button>'
              + (f"<br>{escape(row.submission.name)}" if row.submission.name != row.submission.student else ""), escape(row.state) + (", late" if row.submission.late else "")]
-    cells += [f"{points}/{row.result['possible']}" + (f"<br>late: {row.final}" if row.final != row.points else ""), *(str(row.of(arch)) for arch in ARCHES), escape(row.why[:200])]
+    cells += [f"{points}/{row.result['possible']}" + (f"<br>{row.final} after the late policy" if row.final != row.points else ""), *(str(row.of(arch)) for arch in ARCHES), escape(row.why[:200])]
     tds = "".join(f'<td{" class=n" if n in (2, 3, 4) else ""}{f" data-value={points if points != str() else -1}" if n == 2 else ""}>{c}</td>' for n, c in enumerate(cells))
     return f'<tbody><tr>{tds}</tr>\n<tr hidden><td class="detail" colspan="{len(cells)}">{detail(out, row)}</td></tr></tbody>'
 
@@ -133,7 +133,8 @@ def detail(out: Path, row: Row) -> str:
         said.append(pre(row.result["said"]))
     attempts = row.result["attempts"] if row.state in ("flaky", "harness error") else row.result["attempts"][:1]
     for n, attempt in enumerate(attempts, 1):
-        said.append(f"<h3>Seed {attempt['seed']}</h3>{pre(attempt['printed'])}")
+        printed = attempt["printed"].replace("\nlog: attempt-", f"\nlog: graded/{row.result['key']}/attempt-")
+        said.append(f"<h3>Seed {attempt['seed']}</h3>{pre(printed)}")
         for boot in (boot for grade in attempt["grades"] for boot in grade["boots"]):
             log = f"graded/{row.result['key']}/{boot['log']}"
             shown = pre(text(out / log, LOG)) if row.points != row.result["possible"] else ""
@@ -155,17 +156,17 @@ def total(row: Row) -> str:
 
 
 def student(lab: int, row: Row) -> str:
-    body = [f"<h1>Lab {lab}: {total(row)}</h1>", f"<p>{escape(row.submission.name)}: {escape(row.state)}</p>", taken(row)]
+    body = [f"<h1>Lab {lab}: {total(row)}</h1>", f"<p>{escape(row.submission.name)}: {escape(row.state)}</p>", f"<p>{lateness(row)}</p>" if lateness(row) else "", taken(row)]
     body += [f"<h2>{title}</h2>" for title in ungraded(row)]
     if row.result["said"]:
-        body.append(pre(row.result["said"]))
+        body.append(pre(for_student(row.result["said"])))
     for arch in row.result["arches"]:
         lines = "".join(f'<tr><td>{escape(rung["name"])}</td><td>{escape(rung["promise"])}</td><td class="n {"good" if rung["points"] else "bad"}">{rung["points"]}/{rung["possible"]}</td>'
                         f"<td>{escape(reason(rung))}</td></tr>" for rung in arch["rungs"])
         body.append(f'<h2>{arch["arch"]}: {arch["points"]} of {arch["possible"]}</h2><div class="wide" role="region" aria-label="{arch["arch"]}" tabindex="0"><table><thead><tr><th scope="col">rung</th>'
                     f'<th scope="col">what must hold</th><th scope="col" class="n">points</th><th scope="col">what was wrong</th></tr></thead><tbody>{lines}</tbody></table></div>')
     for attempt in row.result["attempts"]:
-        body.append(f"<details><summary>What the grade printed, seed {attempt['seed']}</summary>{pre(attempt['printed'])}</details>")
+        body.append(f"<details><summary>What the grade printed, seed {attempt['seed']}</summary>{pre(for_student(attempt['printed']))}</details>")
     return "\n".join(body)
 
 
@@ -181,16 +182,16 @@ def reason(rung: dict[str, Any]) -> str:
 
 def markdown(lab: int, row: Row) -> str:
     """A student's text, as a block of code. Its fence is longer than each fence in the text, so that the text cannot end the block."""
-    said = [f"# Lab {lab}: {total(row)}", row.state]
+    said = [f"# Lab {lab}: {total(row)}", row.state, *filter(None, [lateness(row)])]
     if row.taken.missing and row.taken.files:
         said.append("Not handed in, and graded as handed out: " + ", ".join(row.taken.missing))
     said += [f"## {title}" for title in ungraded(row)]
     if row.result["said"]:
-        said.append(fenced(row.result["said"]))
+        said.append(fenced(for_student(row.result["said"])))
     if row.result["arches"]:
         said.append("| rung | points |\n|---|---|\n" + "\n".join(f"| {t['name']} | {t['score']}/{t['max_score']} |" for t in tests(row)))
     for attempt in row.result["attempts"]:
-        said += [f"## Seed {attempt['seed']}", fenced(attempt["printed"])]
+        said += [f"## Seed {attempt['seed']}", fenced(for_student(attempt["printed"]))]
     return "\n\n".join(said) + "\n"
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+import re
 import xml.etree.ElementTree as xml
 from collections import Counter
 from collections.abc import Iterable
@@ -91,13 +92,35 @@ def write(out: Path, lab: int, rows: list[Row]) -> None:
                                 for r in rows)])
     table(out / "canvas.csv", [("Student", "ID", "SIS User ID", "SIS Login ID", "Section", f"Lab {lab}"), ("Points Possible", "", "", "", "", possible),
                                *((r.submission.name, r.submission.ident, "", "", "", r.final) for r in rows)])
-    # A grading worksheet: Moodle finds the columns by these names, and takes no file without the last one. It leaves out a line without a grade.
-    table(out / "moodle.csv", [("Identifier", "Full name", "Grade", "Maximum Grade", "Last modified (grade)"),
-                               *((f"Participant {r.submission.ident}", r.submission.name, r.final, r.result["possible"], "") for r in rows)])
+    moodle(out / "moodle.csv", [row for row in rows if row.submission.ident.isdecimal()])
     junit(out / "junit.xml", lab, rows)
     for row in rows:
         gradescope(out / "students" / row.submission.student / "results.json", row)
         prairielearn(out / "students" / row.submission.student / "prairielearn.json", row)
+
+
+def moodle(path: Path, rows: list[Row]) -> None:
+    """
+    A grading worksheet: Moodle finds the columns by these names, and takes no file without the last one. It leaves out a line without a grade, and
+    finds a student only by the number: without numbers there is no file.
+    """
+    path.unlink(missing_ok=True)
+    if rows:
+        table(path, [("Identifier", "Full name", "Grade", "Maximum Grade", "Last modified (grade)"),
+                     *((f"Participant {r.submission.ident}", r.submission.name, r.final, r.result["possible"], "") for r in rows)])
+
+
+def for_student(printed: str) -> str:
+    """What a grade printed, without the lines that name files of OUT: a student does not have these."""
+    return re.sub(r"^log: attempt-\d+/\S+\n?", "", printed, flags=re.M)
+
+
+def lateness(row: Row) -> str:
+    """Why the points after the late policy are fewer, or ''."""
+    if row.late is None or row.points is None or row.late.points is None or row.late.points == row.points:
+        return ""
+    clock = {"platform": "the learning platform", "commit": "the date of the commit", "file": "the time of the newest file"}[row.late.clock]
+    return f"Handed in on {row.late.submitted}, according to {clock}. The late policy takes off {row.points - row.late.points} points."
 
 
 def tests(row: Row) -> list[dict[str, Any]]:
@@ -113,7 +136,7 @@ def gradescope(path: Path, row: Row) -> None:
     path.unlink(missing_ok=True)
     if row.points is None:
         return
-    said = [row.why if not row.result["arches"] else "", f"{row.points} points, and {row.final} after the late policy" if row.final != row.points else ""]
+    said = [row.why if not row.result["arches"] else "", f"{row.points} points, and {row.final} after the late policy. {lateness(row)}" if row.final != row.points else ""]
     path.write_text(json.dumps({"score": row.final, "output": "\n".join(filter(None, said)), "output_format": "text",
                                 "extra_data": {"key": row.result["key"], "state": row.state, "seeds": [a["seed"] for a in row.result["attempts"]]},
                                 "tests": [{"name": t["name"], "score": t["score"], "max_score": t["max_score"], "output": f"{t['promise']}\n{t['why']}".strip(),
@@ -127,7 +150,8 @@ def prairielearn(path: Path, row: Row) -> None:
         return
     graded = bool(row.result["arches"])
     about = {"score": row.final / row.result["possible"]} if graded else {"format_errors": [f"{row.state}: {row.result['said']}".strip(": ")]}
-    path.write_text(json.dumps({"gradable": graded, **about, "output": "".join([f"{arch}: {happened}\n{row.result['said']}\n" for arch, happened in row.ungraded.items()] + [a["printed"] for a in row.result["attempts"][:1]]),
+    printed = [f"{arch}: {happened}\n{row.result['said']}\n" for arch, happened in row.ungraded.items()] + [for_student(a["printed"]) for a in row.result["attempts"][:1]]
+    path.write_text(json.dumps({"gradable": graded, **about, "output": "".join(printed),
                                 "tests": [{"name": t["name"], "description": t["promise"], "points": t["score"], "max_points": t["max_score"], "message": t["why"]}
                                           for t in tests(row)]}, indent=1) + "\n")
 
@@ -164,7 +188,8 @@ def say(rows: list[Row], out: Path) -> None:
     print(f"{len(rows)} submissions: {states(rows)}")
     for row in rows:
         if row.is_new and len(row.history) > 1 and row.history[-1]["points"] != row.history[-2]["points"]:
-            print(f"changed: {row.submission.student}, {row.history[-2]['points']} to {row.points} points")
+            before, now = ("no score" if points is None else f"{points} points" for points in (row.history[-2]["points"], row.points))
+            print(f"changed: {row.submission.student}, {before} to {now}")
         if row.state in ("flaky", "harness error"):
             print(f"look at: {row.submission.student}, {row.state}: {out}/graded/{row.result['key']}")
     print(f"results: {out}/class.csv")

@@ -27,7 +27,7 @@ from unittest.mock import patch
 from jsonschema import Draft202012Validator  # type: ignore[import]
 
 from grading.classroom import __main__ as main
-from grading.classroom import box, intake, likeness, one, pages, results, tree
+from grading.classroom import box, intake, late, likeness, one, pages, results, tree
 from grading.classroom.intake import Taken
 from grading.classroom.layouts import Submission
 from grading.session import rubric
@@ -275,13 +275,61 @@ class Results(WithFolder):
         for state, points, cell in (("build failure", 0, "build failure"), ("refused", 0, "refused"), ("harness error", None, "")):
             self.assertEqual({self.row(state=state, points=points, arches=[]).of(arch) for arch in ARCHES}, {cell})
 
+    def test_a_student_s_feedback_names_no_file_that_only_the_instructor_has(self) -> None:
+        full = [grade(arch, True, False) for arch in ARCHES]
+        whole = self.result(full, full)
+        for n in (1, 2):
+            for arch in ARCHES:
+                (self.folder / f"attempt-{n}-{arch}.txt").write_text(f"lost\nlog: ../attempt-{n}-{arch}/grade/{arch}-lab3-1cpu.log\nreplay:    make grade\n")
+        whole["attempts"] = [one.attempt(self.folder, n, seed, list(ARCHES)) for n, seed in enumerate(SEEDS, 1)]
+        row, at = dataclasses.replace(self.row(), result=whole), self.folder / "students/ann"
+        at.mkdir(parents=True)
+        one.write(self.folder, whole["key"], whole, self.folder)
+        results.write(self.folder, 3, [row])
+        pages.write(self.folder, 3, [row])
+        for name in ("feedback.md", "feedback.html", "prairielearn.json", "results.json"):
+            self.assertNotIn("log:", (at / name).read_text())
+        self.assertIn("lost\nreplay:    make grade\n", (at / "feedback.md").read_text())
+        named = [line.removeprefix("log: ") for line in (self.folder / "index.html").read_text().splitlines() if line.startswith("log: ")]
+        self.assertEqual(named, [f"graded/{whole['key']}/attempt-1/{arch}-lab3-1cpu.log" for arch in ARCHES])
+        self.assertTrue(all((self.folder / name).is_file() for name in named))
+        self.assertNotIn("log:", pages.markdown(3, self.row(state="harness error", points=None, arches=[], attempts=[], said=whole["attempts"][0]["printed"])))
+
+    def test_moodle_s_table_is_there_only_with_moodle_s_numbers(self) -> None:
+        (self.folder / "students/ann").mkdir(parents=True)
+        row = self.row()
+        for ident in ("17", "", "17", "ann@example.org"):
+            results.write(self.folder, 3, [dataclasses.replace(row, submission=dataclasses.replace(row.submission, ident=ident))])
+            self.assertEqual((self.folder / "moodle.csv").exists(), ident == "17", ident)
+
+    def test_what_the_late_policy_took_is_explained(self) -> None:
+        at = self.folder / "students/ann"
+        at.mkdir(parents=True)
+        when = "2030-02-02 10:00:00+01:00"
+        for clock, said in (("platform", "the learning platform"), ("commit", "the date of the commit"), ("file", "the time of the newest file")):
+            row = dataclasses.replace(self.row(), late=late.Late(when, clock, 0))
+            one.write(self.folder, row.result["key"], row.result, self.folder)
+            results.write(self.folder, 3, [row])
+            pages.write(self.folder, 3, [row])
+            for name in ("feedback.md", "feedback.html", "results.json"):
+                self.assertIn(f"Handed in on {when}, according to {said}. The late policy takes off 10 points.", (at / name).read_text())
+        self.assertIn("10/20<br>0 after the late policy", (self.folder / "index.html").read_text())
+        self.assertEqual(results.lateness(dataclasses.replace(row, late=late.Late(when, "file", row.points))), "")
+
     def test_points_that_changed_are_said_by_the_run_that_changed_them(self) -> None:
         for is_new in (True, False):
             row = self.row()
             row = dataclasses.replace(row, is_new=is_new, history=[{"when": "before", "state": "graded", "points": 3}, *row.history])
             with redirect_stdout(io.StringIO()) as said:
                 results.say([row], self.folder)
-            self.assertEqual(is_new, f"changed: ann, 3 to {row.points} points\n" in said.getvalue())
+            self.assertEqual(is_new, f"changed: ann, 3 points to {row.points} points\n" in said.getvalue())
+
+    def test_a_change_from_no_score_is_said_so(self) -> None:
+        row = self.row()
+        row = dataclasses.replace(row, is_new=True, history=[{"when": "before", "state": "harness error", "points": None}, *row.history])
+        with redirect_stdout(io.StringIO()) as said:
+            results.say([row], self.folder)
+        self.assertIn("changed: ann, no score to 10 points\n", said.getvalue())
 
     def test_tables(self) -> None:
         rows = [self.row("=cmd|calc"), self.row("Bo", points=None, state="harness error", arches=[])]
@@ -632,8 +680,9 @@ class Whole(WithFolder):
         for folder in ("todo", "tmp"):
             (self.out / folder).mkdir(parents=True)
         (self.out / f"todo/{key}.json").write_text(json.dumps({"key": key, "lab": 3, "seeds": SEEDS, "possible": 200, "students": "ann"}))
-        with patch("sys.argv", ["one", str(self.out), key]), patch.object(one, "run", side_effect=OSError(errno.ENOSPC, "No space left on device")), redirect_stdout(io.StringIO()):
+        with patch("sys.argv", ["one", str(self.out), key]), patch.object(one, "run", side_effect=OSError(errno.ENOSPC, "No space left on device")), redirect_stdout(io.StringIO()) as said:
             self.assertEqual(one.main(), 1)
+        self.assertRegex(said.getvalue(), r"^ann: harness error, no score, [\d.]+ s of a processor$")
         got = main.result_of(argparse.Namespace(out=self.out, lab=3), key)
         self.assertEqual((got["state"], got["points"]), ("harness error", None))
         self.assertRegex(got["said"], r"^Traceback[^\0]*No space left on device")
