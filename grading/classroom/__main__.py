@@ -32,7 +32,7 @@ from typing import Any
 from jsonschema import Draft202012Validator  # type: ignore[import]
 
 from grading.classroom import box, intake, late, layouts, likeness, one, pages, results, tree, workers
-from grading.classroom.intake import Taken
+from grading.classroom.intake import Taken, printable
 from grading.classroom.layouts import Submission
 from grading.machine.machine import ended_by_signals
 from grading.session import rubric
@@ -75,11 +75,23 @@ def arguments() -> argparse.Namespace:
     return options
 
 
+def manifest_before(options: argparse.Namespace) -> dict[str, Any]:
+    """The manifest of the run before in OUT, or an empty one. Raises NoWalls if that run graded another lab."""
+    path = options.out / "manifest.json"
+    try:
+        before: dict[str, Any] = json.loads(path.read_text()) if path.exists() else {}
+    except (OSError, ValueError) as why:
+        raise box.NoWalls(f"{path} cannot be read: {why}") from why
+    if before and before["lab"] != options.lab:
+        raise box.NoWalls(f"OUT={printable(str(options.out))} has the results of lab {before['lab']}: name another folder for lab {options.lab}")
+    return before
+
+
 def seeds(options: argparse.Namespace) -> list[str]:
     """The seeds of all submissions: of --seed, or of the run before, or new ones."""
-    before = options.out / "manifest.json"
-    if not options.seed and before.exists():
-        return list(json.loads(before.read_text())["seeds"])
+    before = manifest_before(options)
+    if not options.seed and before:
+        return list(before["seeds"])
     first = options.seed or f"{secrets.randbits(64):016x}"
     return [hashlib.sha256(f"{first} {n}".encode()).hexdigest()[:16] for n in range(SEEDS)]
 
@@ -141,6 +153,15 @@ def write_jobs(options: argparse.Namespace, manifest: dict[str, Any], entries: l
     return list(todo)
 
 
+def others(entries: list[Entry], keys: list[str]) -> str:
+    """What is said of the submissions that are not graded now. With those that are, the numbers add up to all submissions."""
+    refused = sum(bool(entry.taken.refused) for entry in entries)
+    whole = [entry.key for entry in entries if entry.taken.files and not entry.taken.refused]
+    counts = ((len(set(whole)) - len(keys), "graded before"), (len(whole) - len(set(whole)), "equal to another one"), (refused, "refused"),
+              (len(entries) - refused - len(whole), "empty"))
+    return "".join(f"; {count} {what}" for count, what in counts if count)
+
+
 def grade(options: argparse.Namespace, keys: list[str], there: workers.Workers | None = None) -> None:
     """
     Let GNU parallel run the jobs. A job that ends with a status other than 0 is an error of the harness, and is tried again.
@@ -193,43 +214,66 @@ def left(out: Path) -> list[str]:
     return [*map(str, unfinished(out)), *(f"process {process}" for process in box.running(out))]
 
 
+def make_out(out: Path, handed_in: Path) -> None:
+    """Make the folder OUT. Raises NoWalls if it cannot be made, or if what is written there would be taken for submissions."""
+    if out.resolve().is_relative_to(handed_in.resolve()):
+        raise box.NoWalls(f"OUT={printable(str(out))} is inside IN, or IN itself: name a folder outside of IN")
+    try:
+        (out / "tmp").mkdir(parents=True, exist_ok=True)
+        (out / "lock").touch()
+    except OSError as why:
+        raise box.NoWalls(f"OUT={printable(str(out))} is not a folder that can be written: {why.strerror}") from why
+
+
 def main() -> int:
     options = arguments()
     options.out = options.out.absolute()
     try:
         if not options.handed_in.is_dir():
-            raise box.NoWalls(f"IN={options.handed_in} is not a folder")
+            raise box.NoWalls(f"IN={printable(str(options.handed_in))} is not a folder")
         if not shutil.which("parallel"):
             raise box.NoWalls("GNU parallel is not installed: type make setup")
-        (options.out / "tmp").mkdir(parents=True, exist_ok=True)
+        make_out(options.out, options.handed_in)
         with tree.locked(options.out / "lock", wait=False):
             return run(options)
     except (box.NoWalls, Unfit) as why:
         print(f"grade-class: {why}", file=sys.stderr)
         return 2
+    except SystemExit:  # a signal
+        print("grade-class: ended. The same command goes on.", file=sys.stderr)
+        raise
 
 
 def run(options: argparse.Namespace) -> int:
     """Grade what is not graded yet, and write the tables and pages. Raises NoWalls or Unfit if nothing can be graded. No other run uses OUT."""
+    manifest_before(options)
     box.await_ends(options.out, box.PATIENCE)
     for path in unfinished(options.out):
         shutil.rmtree(path) if path.is_dir() else path.unlink()  # of a run that was ended
     workers.collect(options.out)
     manifest = tree.manifest(options.lab, seeds(options))
     found = layouts.alone(options.handed_in) if options.alone else layouts.find(options.handed_in)
-    print(f"{len(found.submissions)} submissions: {found.layout}." + (f" Ignored: {', '.join(found.ignored)}" if found.ignored else ""), flush=True)
+    ignored = f" Ignored: {', '.join(found.ignored)}" if found.ignored else ""
+    if not found.submissions:
+        raise box.NoWalls(f"IN={printable(str(options.handed_in))} has no submission.{ignored}")
+    print(f"{len(found.submissions)} submission{'s'[len(found.submissions) == 1:]}: {found.layout}.{ignored}", flush=True)
     at = tree.prepare(options.lab, manifest)
     entries = take(options, manifest, found)
+    for entry in entries:
+        if entry.taken.refused:
+            print(f"refused: {entry.submission.student}, {entry.taken.refused}")
+    if not options.alone and not any(entry.taken.files or entry.taken.refused for entry in entries):
+        print(f"grade-class: no submission has a file of lab {options.lab}: are LAB and IN right?", file=sys.stderr)
     one.write_whole(options.out / "manifest.json", json.dumps(manifest, indent=1) + "\n")
     keys = write_jobs(options, manifest, entries, at)
     if options.prepare:
         (options.out / "todo/keys").write_text("".join(f"{key}\n" for key in keys))
-        print(f"{len(keys)} to grade, a line for each: {options.out}/todo/keys")
+        print(f"{len(keys)} to grade{others(entries, keys)}. A line for each: {options.out}/todo/keys")
         return 0
     if keys:
         there = workers.prepare(options.hosts.split(), options.ssh, options.out, at, manifest) if options.hosts else None
         on = f"on {', '.join(there.logins)}" if there else f"{options.jobs or os.cpu_count()} at a time"
-        print(f"{len(keys)} to grade, {on}; {len({e.key for e in entries}) - len(keys)} others have their result.", flush=True)
+        print(f"{len(keys)} to grade, {on}{others(entries, keys)}.", flush=True)
         grade(options, keys, there)
         for worker in there.left() if there else ():
             print(f"grade-class: something may be left on {worker}", file=sys.stderr)

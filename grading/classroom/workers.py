@@ -127,7 +127,7 @@ def prepare(hosts: list[str], ssh: str, out: Path, at: Path, about: dict[str, An
             print(f"{intake.printable(host)} grades nothing: {said}", file=sys.stderr, flush=True)
     ready_ones = {host: said for host, said in zip(hosts, found) if not isinstance(said, Refusal)}
     if not ready_ones:
-        raise box.NoWalls(f"none of the {len(hosts)} hosts can grade. Try:  ssh {intake.printable(hosts[0])}  and see docs/instructors.md, \"On many machines\"")
+        raise box.NoWalls(f"no host can grade. Try:  ssh {intake.printable(hosts[0])}  and see docs/instructors.md, \"On many machines\"")
     return Workers(ssh, place, jobs, [login for login, _ in ready_ones.values()], {host: check for host, (_, check) in ready_ones.items()})
 
 

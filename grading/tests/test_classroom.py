@@ -592,6 +592,65 @@ class Whole(WithFolder):
         self.assertEqual(again, [(2, f"grade-class: another run uses {self.out}: wait for its end, or end it\n")])
         self.assertEqual(self.run_main(in_a_job)[0], 0)
 
+    def said(self, *words: str, **folders: Path) -> tuple[int, str]:
+        """What is said by a run that must grade nothing. @folders: other folders for IN and OUT."""
+        names = {"in": self.folder / "in", "out": self.out, **folders}
+        with patch.object(tree, "prepare", side_effect=AssertionError("it prepares a tree")):
+            return self.run_main(self.full_marks, *words, *(word for name, path in names.items() for word in (f"--{name}", str(path))))
+
+    def test_an_out_inside_in_is_refused(self) -> None:
+        """What is written there would be students."""
+        for out in (self.folder / "in", self.folder / "in/graded", self.folder / "out/../in/graded"):
+            self.assertEqual(self.said(out=out), (2, f"grade-class: OUT={out} is inside IN, or IN itself: name a folder outside of IN\n"))
+        self.assertEqual(sorted(path.name for path in (self.folder / "in").iterdir()), ["ann", "bo"])
+
+    def test_an_out_that_cannot_be_written_is_refused(self) -> None:
+        (self.folder / "file").touch()
+        for out in (self.folder / "file", Path("/dev/null/x")):
+            self.assertEqual(self.said(out=out), (2, f"grade-class: OUT={out} is not a folder that can be written: Not a directory\n"))
+
+    def test_the_results_of_another_lab_are_not_replaced(self) -> None:
+        self.run_main(self.full_marks)
+        before = (self.out / "class.csv").read_text()
+        self.assertEqual(self.said("--lab", "1"), (2, f"grade-class: OUT={self.out} has the results of lab 3: name another folder for lab 1\n"))
+        self.assertEqual((self.out / "class.csv").read_text(), before)
+        (self.out / "manifest.json").write_text("{")
+        self.assertIn("manifest.json cannot be read", self.said()[1])
+
+    def test_a_class_without_a_file_of_the_lab_is_warned_of(self) -> None:
+        shutil.rmtree(self.folder / "in")
+        (self.folder / "in/ann").mkdir(parents=True)
+        status, said = self.run_main(self.full_marks)
+        self.assertEqual((status, self.points()), (0, {"ann": ("nothing handed in", "0")}))
+        self.assertIn("1 submission: ", said)
+        self.assertIn("grade-class: no submission has a file of lab 3: are LAB and IN right?\n", said)
+        self.assertNotIn("are LAB and IN right", self.run_main(self.full_marks, "--alone")[1])
+
+    def test_an_empty_class_is_refused(self) -> None:
+        folder = self.folder / "empty"
+        folder.mkdir()
+        self.assertEqual(self.said(**{"in": folder}), (2, f"grade-class: IN={folder} has no submission.\n"))
+        (folder / "README").touch()
+        self.assertEqual(self.said(**{"in": folder}), (2, f"grade-class: IN={folder} has no submission. Ignored: README\n"))
+
+    def test_what_is_said_of_the_submissions_adds_up(self) -> None:
+        self.run_main(self.full_marks)
+        self.hand_in("bo", "int new;\n")
+        self.hand_in("cy", "int ann;\n")
+        self.hand_in("di", "int \0;\n")
+        for student in ("eli", "flo"):
+            (self.folder / "in" / student).mkdir()
+        status, said = self.run_main(self.full_marks, "--jobs", "1")
+        self.assertEqual(status, 0)
+        self.assertIn("6 submissions: ", said)
+        self.assertIn("\n1 to grade, 1 at a time; 1 graded before; 1 equal to another one; 1 refused; 2 empty.\n", said)
+        self.assertIn(f"\nrefused: di, {self.NAME} has a NUL character\n", said)
+
+    def test_after_a_signal_it_is_said_that_the_same_command_goes_on(self) -> None:
+        with patch("builtins.print") as said, patch.object(box, "await_ends", side_effect=SystemExit(130)), self.assertRaises(SystemExit):
+            self.run_main(self.full_marks)
+        self.assertIn("The same command goes on.", said.call_args[0][0])
+
     def test_what_is_exported_builds_no_other_tree(self) -> None:
         """With DEBUG=1 the tree would have other objects than the submissions', each of which would be compiled whole."""
         named = {"APP", "ARCH", "DEBUG", "HOOK", "MODULE", "START", "TESTS"}
