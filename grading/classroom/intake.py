@@ -103,7 +103,11 @@ class Unpacking(io.RawIOBase):
 
 
 def of_tar(file: IO[bytes]) -> Iterator[Member]:
-    with tarfile.open(fileobj=Unpacking(file), mode="r|", errorlevel=0) as tar:  # type: ignore[arg-type]
+    try:
+        opened = tarfile.open(fileobj=Unpacking(file), mode="r|", errorlevel=0)  # type: ignore[arg-type]
+    except tarfile.ReadError as why:  # of its first member
+        raise Refused("it is no tar and no zip") from why
+    with opened as tar:
         for member in tar:
             if member.size > UNPACKED:  # tarfile would look for so many bytes
                 raise Refused(f"{printable(member.name)} has {member.size} bytes")
@@ -150,6 +154,8 @@ def git(repository: Path, *words: str) -> bytes:
 
 def commit_of(repository: Path, tag: str, before: str) -> str:
     """The commit of this tag; else the last one before this date; else the newest."""
+    if tag and not git(repository, "for-each-ref", f"refs/tags/{tag}"):
+        raise Refused(f"it has no tag {printable(tag)}")
     commit = f"refs/tags/{tag}" if tag else "HEAD"
     if before:
         commit = git(repository, "rev-list", "-1", f"--before={before}", commit).decode().strip()
@@ -228,7 +234,25 @@ def _checked(name: str, here: list[tuple[Member, bytes]]) -> bytes:
 
 
 def archive(path: Path) -> bool:
-    return path.is_file() and not path.is_symlink() and (zipfile.is_zipfile(path) or re.search(r"\.(tar(\.\w+)?|tgz|tbz2?|txz)$", path.name) is not None)
+    """Is it a tar or a zip, by its name or by its content?"""
+    named = re.search(r"\.(tar(\.\w+)?|tgz|tbz2?|txz|zip)$", path.name, re.IGNORECASE)
+    return path.is_file() and not path.is_symlink() and (named is not None or zipfile.is_zipfile(path) or _begins_like_a_tar(path))
+
+
+def _begins_like_a_tar(path: Path) -> bool:
+    """Has the first member's header the right sum? tarfile.is_tarfile() would read as much as that header says."""
+    try:
+        with path.open("rb") as file:
+            tarfile.TarInfo.frombuf(Unpacking(file).read(tarfile.BLOCKSIZE), "utf-8", "surrogateescape")
+        return True
+    except Exception:  # pylint: disable=broad-except  # a malformed file may raise anything
+        return False
+
+
+def bare(path: Path) -> bool:
+    """Is it a repository without a working tree? A link may lead to another student's."""
+    parts_of = [path / name for name in ("HEAD", "objects", "refs")]
+    return not any(part.is_symlink() for part in parts_of) and parts_of[0].is_file() and all(part.is_dir() for part in parts_of[1:])
 
 
 def read(path: Path, wanted: tuple[str, ...], tag: str = "", before: str = "") -> Taken:
@@ -237,7 +261,7 @@ def read(path: Path, wanted: tuple[str, ...], tag: str = "", before: str = "") -
     if path.is_symlink():
         raise Refused("it is a link")
     within = (path / ".git").is_dir() and not (path / ".git").is_symlink()  # a link may lead to another student's
-    if within or path.suffix == ".git" and (path / "HEAD").is_file():
+    if within or bare(path):
         repository = path / ".git" if within else path
         commit = commit_of(repository, tag, before)
         with tempfile.TemporaryFile() as scratch:

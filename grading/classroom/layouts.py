@@ -4,7 +4,7 @@
     Moodle             NAME_12345_assignsubmission_file_/FILE, or NAME_12345_assignsubmission_file_FILE
     Canvas             nameofthestudent[_LATE]_USER_SUBMISSION_FILE
     GitHub Classroom   ASSIGNMENT-submissions/ASSIGNMENT-USER/, each a repository: as any folder of repositories
-    any other          a folder, a tar, a zip or a git repository for each student, with the student's name
+    any other          a folder, a tar, a zip or a git repository for each student, with the student's name; two of one name are refused
 """
 
 from __future__ import annotations
@@ -54,9 +54,13 @@ def _found(folder: Path, entries: list[Path]) -> Class:
     if 2 * sum(bool(CANVAS.fullmatch(path.name)) for path in entries) > len(entries):  # a name that a student chose may look like that
         return _canvas(entries)
     handed_in = [path for path in entries if path.is_dir() and not path.is_symlink() or archive(path)]
+    of_name: dict[str, list[Path]] = {}
+    for path in handed_in:
+        of_name.setdefault(_stem(path), []).append(path)
+    twice = {paths[0].name: f"there are {len(paths)} submissions of this name: {', '.join(printable(path.name) for path in paths)}" for paths in of_name.values() if len(paths) > 1}
     repositories = bool(handed_in) and all((path / ".git").is_dir() for path in handed_in)
     return _class("a folder of repositories, as GitHub Classroom makes it" if repositories else "a folder, tar, zip or repository a student",
-                  [(_stem(path), "", path, None) for path in handed_in], [path for path in entries if path not in handed_in])
+                  [(name, "", paths[0], None) for name, paths in of_name.items()], [path for path in entries if path not in handed_in], refused=twice)
 
 
 def alone(path: Path) -> Class:
@@ -65,7 +69,7 @@ def alone(path: Path) -> Class:
 
 
 def _stem(path: Path) -> str:
-    return path.name if path.is_dir() else re.sub(r"\.(tar(\.\w+)?|tgz|tbz2?|txz|zip)$", "", path.name)
+    return path.name if path.is_dir() else re.sub(r"\.(tar(\.\w+)?|tgz|tbz2?|txz|zip)$", "", path.name, flags=re.IGNORECASE)
 
 
 def _class(layout: str, found: list[tuple[str, str, Path, bool | None]], ignored: list[Path], times: dict[str, str] | None = None,

@@ -128,10 +128,20 @@ class Intake(unittest.TestCase):
             got = taken(at, WANTED, tag, before)
             self.assertEqual((got.files, got.committed[:19]), (dict.fromkeys(BOTH, word), f"2030-01-0{days[word]}T12:00:00"), (tag, before))
         self.assertIn("no commit before", taken(at, WANTED, "", "2029-01-01").refused)
-        self.assertIn("git cannot read it", taken(at, WANTED, "no-such-tag").refused)
+        self.assertEqual(taken(at, WANTED, "lab3").refused, "it has no tag lab3")
         self.assertFalse((self.folder / "ran").exists())
         with patch("grading.classroom.box.run", return_value=box.Came(None, b"", b"", "it took more than 9 seconds")):
             self.assertEqual(taken(at, WANTED).refused, "git does not come to an end: it took more than 9 seconds")
+
+    @user_namespaces
+    def test_a_bare_repository_of_any_name(self) -> None:
+        at = self.repository((b"first\n", "2030-01-01T12:00:00Z"))
+        (at / ".git").rename(self.folder / "bo")
+        self.assertEqual(taken(self.folder / "bo", WANTED).files, dict.fromkeys(BOTH, b"first\n"))
+        (self.folder / "cy").mkdir()
+        for name in ("HEAD", "objects", "refs"):
+            os.symlink(self.folder / "bo" / name, self.folder / "cy" / name)
+        self.assertEqual(taken(self.folder / "cy", WANTED).files, {})
 
     @user_namespaces
     def test_a_time_without_a_zone_is_this_machine_s(self) -> None:
@@ -216,6 +226,8 @@ class Intake(unittest.TestCase):
             got = self.take(data)
             self.assertEqual(got.files, {}, data)
             self.assertTrue(got.refused, data)
+        for data in (b"", b"nothing", b"nothing" * 1000):
+            self.refused(data, "it is no tar and no zip")
 
     def test_what_stops_its_reader_stops_only_itself(self) -> None:
         def endless(*_: object) -> Taken:
@@ -310,6 +322,22 @@ class Layouts(unittest.TestCase):
         self.assertEqual([(student, name) for student, name, *_ in self.people(found)],
                          [("reboot", "$(reboot)"), ("Ann", "Ann"), ("a-b-2J", "a\\x0ab\\x1b[2J"), ("ann-2", "ann"), ("student", "Жанна")])
         self.assertEqual(found.ignored, ["README", "..."])
+
+    def test_an_archive_is_one_whatever_its_name(self) -> None:
+        with tempfile.TemporaryDirectory() as scratch:
+            at = Path(scratch)
+            for name, data in (("ann.TAR", b""), ("bo", tar(list(BOTH.items()))), ("cy", gzip.compress(tar(list(BOTH.items())))), ("di", zipped(list(BOTH.items()))),
+                               ("eli.Zip", b""), ("notes", b"n" * 1024), ("photo", gzip.compress(b"n" * 1024)), ("zeros", bytes(1024))):
+                (at / name).write_bytes(data)
+            found = layouts.find(at)
+            self.assertEqual([s.student for s in found.submissions], ["ann", "bo", "cy", "di", "eli"])
+            self.assertEqual(found.ignored, ["notes", "photo", "zeros"])
+            self.assertEqual([taken(s.path, WANTED).files for s in found.submissions[1:4]], [BOTH] * 3)
+
+    def test_two_submissions_of_one_name_are_one_student_without_points(self) -> None:
+        found = self.class_of("one.tar", "two.tar", "two.zip", "two/")
+        self.assertEqual([(s.student, s.refused) for s in found.submissions], [("one", ""), ("two", "there are 3 submissions of this name: two, two.tar, two.zip")])
+        self.assertEqual(found.ignored, [])
 
     def test_a_hidden_entry_is_ignored_and_listed(self) -> None:
         for others in (["ann.tar"], ["Ann_1001_assignsubmission_file_/"], ["ann_17_200_lab3.tar"]):
