@@ -19,15 +19,18 @@ import base64
 import hashlib
 import json
 import os
+import re
 import secrets
 import shlex
 import shutil
+import signal
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn, TypeVar
 
 from jsonschema import Draft202012Validator  # type: ignore[import]
 
@@ -53,25 +56,58 @@ class Entry:
     key: str
 
 
+class Arguments(argparse.ArgumentParser):
+    """What is wrong is said in one sentence."""
+
+    def error(self, message: str) -> NoReturn:
+        self.exit(2, f"grade-class: {re.sub('^argument [^ ]+: (?=[A-Z]+=)', '', message)}\n")
+
+
+T = TypeVar("T")
+
+
+def given(name: str, read: Callable[[str], T], like: str) -> Callable[[str], T]:
+    """Reads an argument as @read does, which raises ValueError; the message then shows one that is right."""
+    def reads(text: str) -> T:
+        try:
+            return read(text)
+        except (ValueError, OverflowError) as why:
+            raise argparse.ArgumentTypeError(f"{name}={printable(text)} is not understood: write for example {name}={like}") from why
+    return reads
+
+
+def positive(text: str) -> int:
+    if int(text) < 1:
+        raise ValueError(text)
+    return int(text)
+
+
+def load(text: str) -> str:
+    """As GNU parallel takes it, but not 0, with which it would start nothing."""
+    if not re.fullmatch(r"\d+(\.\d+)?%?", text) or not float(text.rstrip("%")):
+        raise ValueError(text)
+    return text
+
+
 def arguments() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(prog="grading.classroom", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = Arguments(prog="grading.classroom", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--lab", type=int, required=True, choices=sorted(rubric.LABS))
     parser.add_argument("--in", type=Path, required=True, dest="handed_in", metavar="IN", help="the folder with what the students handed in")
     parser.add_argument("--out", type=Path, required=True, help="the folder for the results; it may be there already")
-    parser.add_argument("--jobs", type=int, help="the number of submissions that are graded at the same time on each host; default: its number of processors")
+    parser.add_argument("--jobs", type=given("JOBS", positive, "4"), help="the number of submissions that are graded at the same time on each host; default: its number of processors")
     parser.add_argument("--seed", help="the number that both seeds follow from; default: that of OUT, or a new one")
     parser.add_argument("--tag", default="", help="of a repository: the commit with this tag, not the newest")
-    parser.add_argument("--before", type=late.moment, metavar="TIME", help="of a repository: the last commit before this time, written like a deadline")
+    parser.add_argument("--before", type=given("BEFORE", late.until, "'2030-02-01 23:59'"), metavar="TIME", help="of a repository: the last commit before this time, written like a deadline")
     parser.add_argument("--alone", action="store_true", help="IN is one submission, for a platform that calls a program for each; the results are in OUT/students/submission")
     parser.add_argument("--prepare", action="store_true", help="grade nothing: write the jobs to OUT/todo and their names to OUT/todo/keys, for a cluster. Type the same command without it to grade what is left")
-    parser.add_argument("--late", type=late.policy, metavar="POLICY", help="what lateness costs, with --deadline: '10%%/day', '5%%/hour, at most 50%%, after 15 minutes'")
-    parser.add_argument("--deadline", type=late.moment, metavar="TIME", help="2030-02-01 23:59, with a time zone or in this machine's")
-    parser.add_argument("--load", default="", help="start no submission while the load is higher: 80%%, 1.5 (see parallel --load)")
+    parser.add_argument("--late", type=given("LATE", late.policy, "'10%/day, at most 50%, after 15 minutes'"), metavar="POLICY", help="what lateness costs, with --deadline: '10%%/day', '5%%/hour, at most 50%%, after 15 minutes'")
+    parser.add_argument("--deadline", type=given("DEADLINE", late.until, "'2030-02-01 23:59'"), metavar="TIME", help="2030-02-01 23:59, with a time zone or in this machine's; a date alone is the end of that day")
+    parser.add_argument("--load", type=given("LOAD", load, "80%"), help="start no submission while the load is higher: 80%%, 1.5 (see parallel --load)")
     parser.add_argument("--hosts", default="", help="grade on these machines, over ssh: names, user@name or user@name:port")
     parser.add_argument("--ssh", default="ssh", help="the command for a connection: 'ssh -F file'")
     options = parser.parse_args()
     if bool(options.late) != bool(options.deadline):
-        parser.error("--late and --deadline belong together")
+        parser.error("LATE and DEADLINE belong together: write for example LATE=10%/day DEADLINE='2030-02-01 23:59'")
     return options
 
 
@@ -184,6 +220,16 @@ def grade(options: argparse.Namespace, keys: list[str], there: workers.Workers |
             process.terminate()
             process.wait()
         workers.collect(options.out)
+    if why := own_error(process.returncode, options.out / "joblog", len(keys)):
+        print(f"grade-class: {why}: some submissions are not graded", file=sys.stderr)
+
+
+def own_error(status: int, log: Path, jobs: int) -> str:
+    """What ended GNU parallel, if it is neither the end of all jobs nor a signal to this program. A status up to 101 is the number of jobs that failed."""
+    if status < 0:
+        return f"GNU parallel was ended by {signal.Signals(-status).name}"
+    ended = len(log.read_text(errors="replace").splitlines()) - 1 if log.exists() else 0
+    return f"GNU parallel ended with status {status}" if status > 101 or status and ended < jobs else ""
 
 
 def rows(options: argparse.Namespace, entries: list[Entry]) -> list[results.Row]:
@@ -257,6 +303,9 @@ def run(options: argparse.Namespace) -> int:
     if not found.submissions:
         raise box.NoWalls(f"IN={printable(str(options.handed_in))} has no submission.{ignored}")
     print(f"{len(found.submissions)} submission{'s'[len(found.submissions) == 1:]}: {found.layout}.{ignored}", flush=True)
+    for name, time_given in (("deadline", options.deadline), ("commits before", options.before)):
+        if time_given:
+            print(f"{name}: {time_given.isoformat(' ', 'seconds')}", flush=True)
     at = tree.prepare(options.lab, manifest)
     entries = take(options, manifest, found)
     for entry in entries:

@@ -3,7 +3,8 @@
     LATE='10%/day, at most 50%, after 15 minutes' DEADLINE='2030-02-01 23:59'
 
 takes 10 % of the possible points off for each day that has begun since the deadline, and at most 50 %; a submission of the first 15 minutes is not late.
-Units are minute, hour, day and week. A deadline without a time zone is in that of this machine.
+The three parts may have any order. Units are minute, hour, day and week. A deadline without a time zone is in that of this machine; a date alone is the
+end of that day.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ import os
 import re
 import stat
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import date, datetime, time, timedelta
 from fractions import Fraction
 from pathlib import Path
 
@@ -20,7 +21,7 @@ from grading.classroom.intake import Taken
 from grading.classroom.layouts import Submission
 
 UNITS = {"minute": timedelta(minutes=1), "hour": timedelta(hours=1), "day": timedelta(days=1), "week": timedelta(weeks=1)}
-FORM = re.compile(r"(?P<percent>\d+(\.\d+)?)\s*%\s*/\s*(?P<unit>\w+)(\s*,\s*at most (?P<most>\d+(\.\d+)?)\s*%)?(\s*,\s*after (?P<grace>\d+) (?P<of>\w+?)s?)?")
+PARTS = tuple(map(re.compile, (r"(?P<percent>\d+(\.\d+)?)\s*%\s*/\s*(?P<unit>\w+)", r"at most (?P<most>\d+(\.\d+)?)\s*%", r"after (?P<grace>\d{1,5}) (?P<of>\w+?)s?")))
 
 
 @dataclass(frozen=True)
@@ -41,11 +42,17 @@ class Policy:
 
 def policy(text: str) -> Policy:
     """Raises ValueError."""
-    found = FORM.fullmatch(text.strip())
-    if not found or found["unit"] not in UNITS or (found["of"] or "day") not in UNITS:
+    said: dict[str, str] = {}
+    for part in text.split(","):
+        found = next((match for form in PARTS if (match := form.fullmatch(part.strip()))), None)
+        if not found or not said.keys().isdisjoint(found.groupdict()):
+            raise ValueError(text)
+        said |= found.groupdict()
+    percent, most = Fraction(said.get("percent", 101)), Fraction(said.get("most", 100))
+    unit, of = UNITS.get(said.get("unit", "")), UNITS.get(said.get("of", "day"))
+    if max(percent, most) > 100 or not unit or not of:
         raise ValueError(text)
-    grace = int(found["grace"]) * UNITS[found["of"]] if found["grace"] else timedelta()
-    return Policy(Fraction(found["percent"]), UNITS[found["unit"]], Fraction(found["most"] or 100), grace)
+    return Policy(percent, unit, most, int(said.get("grace", 0)) * of)
 
 
 def moment(text: str) -> datetime:
@@ -54,8 +61,16 @@ def moment(text: str) -> datetime:
     return when if when.tzinfo else when.astimezone()
 
 
-def submitted(submission: Submission, taken: Taken) -> tuple[datetime, str]:
-    """When it was handed in, and what says so: the learning platform, the commit, or the newest of the files."""
+def until(text: str) -> datetime:
+    """A moment; of a date alone, the last second of that day. Raises ValueError."""
+    try:
+        return datetime.combine(date.fromisoformat(text.strip()), time(23, 59, 59)).astimezone()
+    except ValueError:
+        return moment(text)
+
+
+def submitted(submission: Submission, taken: Taken) -> tuple[datetime | None, str]:
+    """When it was handed in, and what says so: the learning platform, the commit, or the newest of the files. Nothing says it if there is no file."""
     for text, clock in ((submission.submitted, "platform"), (taken.committed, "commit")):
         try:
             return moment(text), clock
@@ -63,14 +78,16 @@ def submitted(submission: Submission, taken: Taken) -> tuple[datetime, str]:
             pass  # there is none, or a student gave the commit a date that is none
     paths = [Path(at, name) for at, _, names in os.walk(submission.path) for name in names] or [submission.path]
     times = [found.st_mtime for found in map(os.lstat, paths) if stat.S_ISREG(found.st_mode)]
-    return datetime.fromtimestamp(min(max([0, *times]), 2**32)).astimezone(), "file"  # an archive gives its files what times it likes
+    if not times:
+        return None, ""
+    return datetime.fromtimestamp(min(max(0, *times), 2**32)).astimezone(), "file"  # an archive gives its files what times it likes
 
 
 @dataclass(frozen=True)
 class Late:
     """What the policy makes of one submission."""
 
-    submitted: str  # '' if the platform marks it as not late
+    submitted: str  # '' if the platform marks it as not late, or if there is no file
     clock: str
     points: int | None
 
@@ -80,5 +97,7 @@ def applied(rule: Policy, deadline: datetime, submission: Submission, taken: Tak
     if submission.late is False:
         return Late("", "platform", points)
     when, clock = submitted(submission, taken)
+    if not when:
+        return Late("", "", points)
     counted = max(when, deadline + rule.grace + timedelta(seconds=1)) if submission.late else when
     return Late(when.isoformat(" ", "seconds"), clock, None if points is None else rule.points(points, possible, counted, deadline))

@@ -451,6 +451,16 @@ class Runs(WithFolder):
         tried = (self.folder / "tried").read_text().split()
         self.assertEqual([tried.count(key) for key in "abc"], [1, 3, 3])
 
+    def test_an_error_of_parallel_s_own_is_said(self) -> None:
+        """It is not an error of the harness in a submission."""
+        for program, keys, why in (("kill -KILL $PPID; sleep 5", ["a"], "GNU parallel was ended by SIGKILL"), ("exit 1", ["a"], ""), ("exit 0", ["a"], "")):
+            with redirect_stderr(io.StringIO()) as said:
+                self.grade(keys, program)
+            self.assertEqual(said.getvalue(), why and f"grade-class: {why}: some submissions are not graded\n")
+        (self.folder / "joblog").write_text("head\na\n")
+        for status, jobs, error in ((0, 2, False), (1, 1, False), (2, 2, True), (101, 1, False), (255, 1, True)):
+            self.assertEqual(main.own_error(status, self.folder / "joblog", jobs), f"GNU parallel ended with status {status}" if error else "")
+
     def test_a_signal_ends_the_jobs_and_another_run_goes_on(self) -> None:
         self.assertEqual(self.ended_by(lambda process: process.send_signal(signal.SIGTERM)), 128 + signal.SIGTERM)
 
@@ -645,6 +655,10 @@ class Whole(WithFolder):
         self.assertIn("6 submissions: ", said)
         self.assertIn("\n1 to grade, 1 at a time; 1 graded before; 1 equal to another one; 1 refused; 2 empty.\n", said)
         self.assertIn(f"\nrefused: di, {self.NAME} has a NUL character\n", said)
+
+    def test_the_deadline_that_was_understood_is_said(self) -> None:
+        _, said = self.run_main(self.full_marks, "--late", "10%/day", "--deadline", "2030-02-01 23:59+01:00", "--before", "2030-02-03 12:00Z")
+        self.assertIn("\ndeadline: 2030-02-01 23:59:00+01:00\ncommits before: 2030-02-03 12:00:00+00:00\n", said)
 
     def test_after_a_signal_it_is_said_that_the_same_command_goes_on(self) -> None:
         with patch("builtins.print") as said, patch.object(box, "await_ends", side_effect=SystemExit(130)), self.assertRaises(SystemExit):
