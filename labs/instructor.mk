@@ -24,11 +24,16 @@ $(error START=$(START) is the start of lab $(START), not of LAB=$(LAB))
 endif
 endif
 
+# One word for the shell, whatever characters $1 has.
+quoted = '$(subst ','\'',$1)'
+# An option of a program, if the variable $2 has a value:  --late='10%/day'
+given = $(if $($2),$1=$(call quoted,$($2)))
+
 # The files that only later stages link are left out.
 .PHONY: handout
 handout: build/.setup ## OUT=dir [LABS=0-4]: the tree that students get: starts, the staff's objects, one commit
 	$(if $(OUT),,$(error make handout needs OUT=dir))
-	@$(PYTHON) labs/handout.py '$(OUT)' --labs '$(or $(LABS),0-$(last_graded))' $(foreach n,$(STAGES),--stage $n $(ftrace_lab.$n) $(ftrace_tests.$n))
+	@$(PYTHON) labs/handout.py $(call quoted,$(OUT)) --labs $(call quoted,$(or $(LABS),0-$(last_graded))) $(foreach n,$(STAGES),--stage $n $(ftrace_lab.$n) $(ftrace_tests.$n))
 
 .PHONY: test-labs
 test-labs: $(setup) ## [LAB=n] [ARCH=..] [SEED=n]: solutions, starts and wrong solutions get what they must, and the students' tree can be used (half an hour); SEED: what .ci/run took
@@ -42,19 +47,19 @@ test-mutants: $(setup) ## [LAB=n] [ARCH=..] [COUNT=60] [SEED=..] [JOBS=1]: small
 .PHONY: grade-class
 grade-class: $(setup) ## LAB=n IN=dir OUT=dir [JOBS=n] [SEED=..] [BEFORE=..] [TAG=..] [LATE=.. DEADLINE=..] [LOAD=..] [HOSTS='a b'] [PREPARE=1]: grade what a class handed in; goes on where it was ended
 	$(if $(and $(LAB),$(IN),$(OUT)),,$(error make grade-class needs LAB=n IN=dir OUT=dir))
-	@$(PYTHON) -m grading.classroom --lab $(LAB) --in '$(IN)' --out '$(OUT)' $(if $(JOBS),--jobs $(JOBS)) $(if $(SEED),--seed '$(SEED)') $(if $(BEFORE),--before '$(BEFORE)') $(if $(TAG),--tag '$(TAG)') \
-	$(if $(PREPARE),--prepare) $(if $(LATE),--late '$(LATE)') $(if $(DEADLINE),--deadline '$(DEADLINE)') $(if $(LOAD),--load '$(LOAD)') \
-	$(if $(HOSTS),--hosts '$(HOSTS)') $(if $(SSH),--ssh '$(SSH)')
+	@$(PYTHON) -m grading.classroom --lab $(LAB) $(call given,--in,IN) $(call given,--out,OUT) $(call given,--jobs,JOBS) $(call given,--seed,SEED) $(call given,--before,BEFORE) \
+	$(call given,--tag,TAG) $(if $(PREPARE),--prepare) $(call given,--late,LATE) $(call given,--deadline,DEADLINE) $(call given,--load,LOAD) \
+	$(call given,--hosts,HOSTS) $(call given,--ssh,SSH)
 
 .PHONY: gradescope
 gradescope: $(setup) ## LAB=n [OUT=file.zip] [SEED=..]: an autograder for Gradescope
 	$(if $(LAB),,$(error make gradescope needs LAB=n))
-	@$(PYTHON) -m grading.classroom.platforms --lab $(LAB) $(if $(SEED),--seed '$(SEED)') '$(or $(OUT),build/lab$(LAB)-gradescope.zip)'
+	@$(PYTHON) -m grading.classroom.platforms --lab $(LAB) $(call given,--seed,SEED) $(call quoted,$(or $(OUT),build/lab$(LAB)-gradescope.zip))
 
 .PHONY: classroom
 classroom: $(setup) ## LAB=n OUT=dir: a workflow for GitHub Classroom, in a tree that make handout wrote
 	$(if $(and $(LAB),$(OUT)),,$(error make classroom needs LAB=n OUT=dir))
-	@$(PYTHON) -m grading.classroom.platforms --classroom --lab $(LAB) '$(OUT)'
+	@$(PYTHON) -m grading.classroom.platforms --classroom --lab $(LAB) $(call quoted,$(OUT))
 
 .PHONY: test-pages
 test-pages: $(setup) ## a class's pages in Chromium: sorted, searched, opened, and looked at by axe-core; installs Chromium first

@@ -36,9 +36,25 @@ def gradescope(out: Path, lab: int, seed: str = "") -> None:
             archive.write(tar, tar.name)
 
 
+WORKFLOW = ".github/workflows/classroom.yml"
+
+
+class NoWorkflow(Exception):
+    """It cannot be written there; the message says why."""
+
+
+def check(out: Path, lab: int) -> None:
+    """Raises NoWorkflow if `out` is no tree of make handout's with this lab, or has another workflow. One repository is one assignment of GitHub Classroom."""
+    if not (out / "labs/staff").is_dir() or not any(out.glob(f"labs/{lab}-*/rubric.toml")):
+        raise NoWorkflow(f"OUT={out} is no tree with lab {lab} that make handout wrote: type  make handout OUT=.. LABS=0-{lab}")
+    before = (out / WORKFLOW).read_text() if (out / WORKFLOW).exists() else ""
+    if before and before.partition("\n")[0] != template("classroom.yml", lab).partition("\n")[0]:
+        raise NoWorkflow(f"{out / WORKFLOW} is another lab's: GitHub Classroom takes one a repository, so write a tree of its own for lab {lab}")
+
+
 def classroom(out: Path, lab: int) -> Path:
     """Write the workflow into `out`, a tree that students get. Returns the path of the workflow."""
-    workflow = out / ".github/workflows/classroom.yml"
+    workflow = out / WORKFLOW
     workflow.parent.mkdir(parents=True, exist_ok=True)
     workflow.write_text(template("classroom.yml", lab))
     return workflow
@@ -51,12 +67,20 @@ def main() -> int:
     parser.add_argument("--classroom", action="store_true", help="write GitHub Classroom's workflow into the tree OUT, no zip")
     parser.add_argument("out", type=Path, metavar="OUT")
     options = parser.parse_args()
-    if options.classroom:
-        print(f"{classroom(options.out, options.lab)}: a workflow for lab {options.lab}")
+    try:
+        if options.classroom:
+            check(options.out, options.lab)
+            print(f"{classroom(options.out, options.lab)}: a workflow for lab {options.lab}")
+            return 0
+        options.out.open("ab").close()  # before the work
+        gradescope(options.out, options.lab, options.seed)
+        print(f"{options.out}: an autograder for lab {options.lab}. It holds the solutions: do not hand it out.")
         return 0
-    gradescope(options.out, options.lab, options.seed)
-    print(f"{options.out}: an autograder for lab {options.lab}. It holds the solutions: do not hand it out.")
-    return 0
+    except NoWorkflow as why:
+        print(f"classroom: {why}", file=sys.stderr)
+    except OSError as why:
+        print(f"OUT={options.out} cannot be written: {why.strerror}", file=sys.stderr)
+    return 2
 
 
 if __name__ == "__main__":

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import io
 import json
 import os
 import re
@@ -11,8 +12,10 @@ import tarfile
 import tempfile
 import unittest
 import zipfile
+from contextlib import redirect_stderr, redirect_stdout
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import yaml  # type: ignore[import]
 
@@ -139,6 +142,46 @@ sys.exit(3 if said == "broken" else 0)
         (self.at / "grade/student/patch.c").write_text("good")
         done = self.in_container(*info["externalGradingOptions"]["entrypoint"])
         self.assertEqual((self.at / "grade/results/results.json").read_text(), "prairielearn.json: lab 1, good", done.stderr)
+
+
+class Commands(unittest.TestCase):
+    """What make gradescope and make classroom refuse, and what make gives to a program."""
+
+    def setUp(self) -> None:
+        scratch = tempfile.TemporaryDirectory()
+        self.addCleanup(scratch.cleanup)
+        self.at = Path(scratch.name)
+
+    def run_main(self, *words: str) -> tuple[int, str]:
+        with patch("sys.argv", ["platforms", *words]), redirect_stdout(io.StringIO()) as said, redirect_stderr(said):
+            return platforms.main(), said.getvalue()
+
+    def test_a_zip_that_cannot_be_written_is_said(self) -> None:
+        self.assertEqual(self.run_main("--lab", "1", "/nope/x.zip"), (2, "OUT=/nope/x.zip cannot be written: No such file or directory\n"))
+        self.assertEqual(self.run_main("--lab", "1", str(self.at)), (2, f"OUT={self.at} cannot be written: Is a directory\n"))
+
+    def test_a_workflow_is_written_only_into_a_tree_that_was_handed_out(self) -> None:
+        words = ("--classroom", "--lab", "1", str(self.at))
+        for name in ("labs/1-mcount-stub", "labs/2-call-site-records", "labs/staff"):
+            status, said = self.run_main(*words)
+            self.assertEqual((status, (self.at / ".github").exists()), (2, False))
+            self.assertIn("make handout", said)
+            (self.at / name).mkdir(parents=True)
+            (self.at / name / "rubric.toml").touch()
+        self.assertEqual([self.run_main(*words)[0] for _ in range(2)], [0, 0])
+        before = (self.at / platforms.WORKFLOW).read_text()
+        status, said = self.run_main("--classroom", "--lab", "2", str(self.at))
+        self.assertEqual((status, (self.at / platforms.WORKFLOW).read_text()), (2, before))
+        self.assertIn("is another lab's", said)
+
+    def test_make_gives_every_character_to_the_program(self) -> None:
+        (self.at / "Makefile").write_text(f"PYTHON := printf '%s\\n'\nsetup :=\nSTAGES := 1\ninclude {ROOT}/labs/instructor.mk\n")
+        hostile = {name: f"o'neil \"{name}\" `x` ; \\" for name in ("IN", "OUT", "TAG", "BEFORE", "LATE", "DEADLINE", "LOAD", "HOSTS", "SSH", "SEED", "JOBS")}
+        for target, names in (("grade-class", set(hostile)), ("gradescope", {"SEED", "OUT"}), ("classroom", {"OUT"})):
+            done = subprocess.run(["make", "-C", self.at, "-s", target, "LAB=3", *(f"{name}={text}" for name, text in hostile.items())], capture_output=True, text=True, check=False)
+            printed = done.stdout.splitlines()
+            for name in names:
+                self.assertTrue({hostile[name], f"--{name.lower()}={hostile[name]}"} & set(printed), (target, name, printed, done.stderr))
 
 
 class Classroom(unittest.TestCase):
