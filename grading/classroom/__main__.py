@@ -225,7 +225,7 @@ def grade(options: argparse.Namespace, keys: list[str], there: workers.Workers |
 
 
 def own_error(status: int, log: Path, jobs: int) -> str:
-    """What ended GNU parallel, if it is neither the end of all jobs nor a signal to this program. A status up to 101 is the number of jobs that failed."""
+    """What ended GNU parallel, if it was not the end of all jobs. A status up to 101 is the number of jobs that failed."""
     if status < 0:
         return f"GNU parallel was ended by {signal.Signals(-status).name}"
     ended = len(log.read_text(errors="replace").splitlines()) - 1 if log.exists() else 0

@@ -251,8 +251,8 @@ def _begins_like_a_tar(path: Path) -> bool:
 
 def bare(path: Path) -> bool:
     """Is it a repository without a working tree? A link may lead to another student's."""
-    parts_of = [path / name for name in ("HEAD", "objects", "refs")]
-    return not any(part.is_symlink() for part in parts_of) and parts_of[0].is_file() and all(part.is_dir() for part in parts_of[1:])
+    head, *folders = whole = [path / name for name in ("HEAD", "objects", "refs")]
+    return head.is_file() and all(folder.is_dir() for folder in folders) and not any(part.is_symlink() for part in whole)
 
 
 def read(path: Path, wanted: tuple[str, ...], tag: str = "", before: str = "") -> Taken:

@@ -21,7 +21,7 @@ from grading.classroom.intake import Taken
 from grading.classroom.layouts import Submission
 
 UNITS = {"minute": timedelta(minutes=1), "hour": timedelta(hours=1), "day": timedelta(days=1), "week": timedelta(weeks=1)}
-PARTS = tuple(map(re.compile, (r"(?P<percent>\d+(\.\d+)?)\s*%\s*/\s*(?P<unit>\w+)", r"at most (?P<most>\d+(\.\d+)?)\s*%", r"after (?P<grace>\d{1,5}) (?P<of>\w+?)s?")))
+PARTS = (re.compile(r"(?P<percent>\d+(\.\d+)?)\s*%\s*/\s*(?P<unit>\w+)"), re.compile(r"at most (?P<most>\d+(\.\d+)?)\s*%"), re.compile(r"after (?P<grace>\d{1,5}) (?P<of>\w+?)s?"))
 
 
 @dataclass(frozen=True)

@@ -49,7 +49,7 @@ def check(out: Path, lab: int) -> None:
         raise NoWorkflow(f"OUT={out} is no tree with lab {lab} that make handout wrote: type  make handout OUT=.. LABS=0-{lab}")
     before = (out / WORKFLOW).read_text() if (out / WORKFLOW).exists() else ""
     if before and before.partition("\n")[0] != template("classroom.yml", lab).partition("\n")[0]:
-        raise NoWorkflow(f"{out / WORKFLOW} is another lab's: GitHub Classroom takes one a repository, so write a tree of its own for lab {lab}")
+        raise NoWorkflow(f"{out / WORKFLOW} is another lab's: write a tree of its own for lab {lab}, with make handout")
 
 
 def classroom(out: Path, lab: int) -> Path:
