@@ -185,11 +185,12 @@ def states(rows: list[Row]) -> str:
 
 def say(rows: list[Row], out: Path) -> None:
     """The class in some lines, for the terminal."""
-    print(f"{len(rows)} submissions: {states(rows)}")
+    print(f"{len(rows)} submission{'s' * (len(rows) != 1)}: {states(rows)}")
     for row in rows:
         if row.is_new and len(row.history) > 1 and row.history[-1]["points"] != row.history[-2]["points"]:
             before, now = ("no score" if points is None else f"{points} points" for points in (row.history[-2]["points"], row.points))
             print(f"changed: {row.submission.student}, {before} to {now}")
         if row.state in ("flaky", "harness error"):
-            print(f"look at: {row.submission.student}, {row.state}: {out}/graded/{row.result['key']}")
+            at = out / "graded" / row.result["key"]
+            print(f"look at: {row.submission.student}, {row.state}" + (f": {at}" if at.exists() else ""))
     print(f"results: {out}/class.csv")
