@@ -265,7 +265,7 @@ class Results(WithFolder):
             self.assertRegex((at / name).read_text(), f"{head}riscv64: 0 of 10, does not build[^:]*kern/x.S:26: bad instruction")
         with redirect_stdout(io.StringIO()) as printed:
             results.say([row], self.folder)
-        self.assertIn("1 submissions: 1 graded (1 does not build on riscv64)\n", printed.getvalue())
+        self.assertIn("1 submission: 1 graded (1 does not build on riscv64)\n", printed.getvalue())
 
     def test_only_an_error_of_the_harness_leaves_the_points_of_an_architecture_empty(self) -> None:
         full = [grade("riscv64", True, True)]
