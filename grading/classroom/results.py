@@ -175,11 +175,11 @@ def junit(path: Path, lab: int, rows: list[Row]) -> None:
 
 
 def states(rows: list[Row]) -> str:
-    """How many have each state: `8 graded (1 does not build on riscv64), 1 refused`."""
+    """How many have each state: `8 graded (does not build on riscv64: 1), 1 refused`."""
     said = []
     for state, count in Counter(row.state for row in rows).most_common():
         ungraded = Counter(f"{happened} on {arch}" for row in rows if row.state == state for arch, happened in row.ungraded.items())
-        said.append(f"{count} {state}" + (f" ({', '.join(f'{n} {what}' for what, n in ungraded.items())})" if ungraded else ""))
+        said.append(f"{count} {state}" + (f" ({', '.join(f'{what}: {n}' for what, n in ungraded.items())})" if ungraded else ""))
     return ", ".join(said)
 
 

