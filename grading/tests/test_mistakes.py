@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import io
 import re
+import subprocess
 import tempfile
 import unittest
 from dataclasses import replace
@@ -41,6 +42,12 @@ class Named(unittest.TestCase):
             with self.subTest(lab=lab):
                 made = {slug for w in wrong.shelf(lab) for slug in w.listed("Mistake") + w.listed("Maybe")}
                 self.assertEqual(made, set(rubric.lab(lab).mistakes))
+
+    def test_each_patch_applies_where_it_was_made_for(self) -> None:
+        """With fuzz, patch may change another function."""
+        for one in (w for lab in rubric.LABS for w in wrong.shelf(lab)):
+            done = subprocess.run(["patch", "-p1", "-s", "-f", "-F0", "--dry-run", "-d", ROOT, "-i", one.path], capture_output=True, text=True, check=False)
+            self.assertEqual(done.returncode, 0, f"{one.path}: {done.stdout}")
 
     def test_a_slug_in_code_is_one_of_its_labs(self) -> None:
         for lab, folder in rubric.LABS.items():
