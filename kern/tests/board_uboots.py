@@ -23,7 +23,7 @@ MAGIC = b"\xd0\x0d\xfe\xed"
 
 
 def own_tree(uboot: bytes) -> bytes:
-    """The device tree behind a U-Boot's code; b"": it has none."""
+    """The device tree at the end of a U-Boot's file, or b"" if the file has none."""
     at = uboot.rfind(MAGIC)
     return uboot[at:] if at >= 0 and int.from_bytes(uboot[at + 4:at + 8], "big") == len(uboot) - at else b""
 

@@ -32,7 +32,7 @@
  * thread its shadow stack, shadow_frame.c pushes and pops a frame, shadow_var.c has the
  * word for each thread and user.
  *
- * Who calls what:
+ * Its callers:
  * - register and unregister: trace/ (trace_graph.c, profile.c), probes/sites.c, modules,
  *   and programs in kern/apps/. modules/ also calls ftrace_graph_new_table() and
  *   fgraph_user_within().

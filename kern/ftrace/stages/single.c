@@ -14,10 +14,10 @@
  *	graph_walk.c	lab 5		for graph/fgraph.c: ftrace_graph_ret_addr()
  *	noprobes.c	lab 7		for probes/: no probe is in a module
  *
- * (trace/trace_graph_nodirect.c, in lab 5, is such a file too.) A file here and the one
- * that it stands for implement the same headers, whose comments say what is different in
- * an early stage. Their callers are the same, and do not know which of the two is linked:
- * stages.mk alone decides that.
+ * (trace/trace_graph_nodirect.c, in lab 5, is such a file too.) A file here has the
+ * functions of the file that it replaces. They are declared in the same headers; the comments
+ * there say what is different in an early stage. A caller does not know which of the two
+ * files is linked: stages.mk decides that.
  *
  * This room calls core/, ops/ and graph/; of probes/ it has only the headers.
  */
