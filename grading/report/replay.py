@@ -157,8 +157,9 @@ def schedule_under_gdb(kernel: Kernel, lab: int, name: str, out: Path, console: 
 def _of_schedule(schedule: Schedule, at: list[str]) -> str:
     """A text for the user of gdb: where each CPU is, and what the schedule does next."""
     change = schedule.change
-    goes = f"CPU {CHANGER} continues until {change.ends} returns or must wait; then " if schedule.inside else ""
+    goes = f"CPU {CHANGER} continues until {change.ends} returns or must wait; then both continue." if schedule.inside else (
+        f"CPU {CALLER}, until its call has returned; then both continue.")
     return (f"\n{schedule}: CPU {CHANGER} runs '{change.line}' and is at {at[CHANGER]} (gdb's thread {CHANGER + 1}); "
             f"CPU {CALLER} calls {CALLED} and is at {at[CALLER]} (thread {CALLER + 1}).\n"
-            f"Next in the schedule: {goes}CPU {CALLER}, until its call has returned; then CPU {CHANGER}, to its end.\n"
+            f"Next in the schedule: {goes}\n"
             f"One alone: set scheduler-locking on, thread {CALLER + 1}, continue. All of them, up to the prompt: console.\n")

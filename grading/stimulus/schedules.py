@@ -4,12 +4,15 @@ CPU A executes a shell command that changes the tracer (registers an op, unregis
 call. A's *steps* are the stores, fences and grace periods of the handed-in files that it executes; B's *places* are its call site
 and the tracer's functions that its call runs. Both are read from the observer's log of one run without any stop. A schedule:
 
-    1. A runs up to a step.                            4. B runs until its call has returned.
-    2. B runs up to a place in its call.               5. A runs until the change has ended.
+    1. A runs up to a step.                            4. Both run until B's call has returned.
+    2. B runs up to a place in its call.               5. Both run until the change has ended.
     3. A runs until the change ends or it must wait.   6. B calls once more.
 
     unregister:ftrace_shutdown+0x98:op_see      the change, A's step, B's place
-    unregister:ftrace_shutdown+0x98             without a place: B makes its whole call in step 2
+    unregister:ftrace_shutdown+0x98             without a place: B makes its whole call in step 2, and there are no steps 3 and 4
+
+A is held at its step only, where it has no spinlock that B needs. At the end of step 3 it may be anywhere, in the scheduler too, with
+a lock that CPU B waits for.
 
 The observer's log shows what each of B's calls did; which ops it must run depends on whether the change had ended. A schedule that
 fails is played again by its name: SCHEDULE=...
@@ -139,7 +142,6 @@ class Player:
         self._places = {f.start: f.name for f in kernel.functions if own[0] <= f.start < own[1]}
         site = next(s.address for s in kernel.sites if s.function.name == CALLED)
         self._site = kernel.name_at(site)
-        self.stops = kernel.arch == "arm64" and bool(kernel.symbol("kprobe_slots"))  # A may call stop_machine(), and B then waits for A
         if kernel.symbol(returns.HANDLER):  # the body of a function whose return is patched is a place too
             self._places[site + 4] = kernel.name_at(site + 4)
 
@@ -269,8 +271,6 @@ class _Play:
             cpus.serve(CALLER)
             cpus.go(CHANGER)
             cpus.run(self._ended, self._insns)
-            if not player.stops:
-                cpus.hold(CHANGER)
             cpus.go(CALLER)
         self._made()
         cpus.go(CHANGER)

@@ -7,6 +7,7 @@ import random
 import struct
 import tempfile
 import unittest
+from collections.abc import Callable
 from pathlib import Path
 from unittest import mock
 
@@ -19,7 +20,7 @@ from grading.machine.machine import LONGEST, Run
 from grading.seeds import scheduled
 from grading.session.session import BUDGET
 from grading.stimulus import schedules
-from grading.stimulus.schedules import CALLER, EACH_INSNS, EACH_SECONDS, Change, Played, Player, Schedule, ScheduleRun, some
+from grading.stimulus.schedules import CALLER, CHANGER, EACH_INSNS, EACH_SECONDS, Change, Played, Player, Schedule, ScheduleRun, some
 from grading.tests.test_registers import RecordedCalls, record
 from grading.truth.truth import Call
 
@@ -154,6 +155,24 @@ class Chosen(unittest.TestCase):
             Player.play(player, REGISTER, 4, random.Random(1), "*")
         self.assertEqual(len(player.played[0].runs), 321)
         self.assertEqual((machine.budget, machine._longest), (BUDGET + 321 * EACH_INSNS, LONGEST + 321 * EACH_SECONDS))
+
+    def test_a_cpu_that_may_have_a_spinlock_is_not_held(self) -> None:
+        """When A waits for B, it may have been stopped in the scheduler, with a lock of CPU B: then B's call returned only if A went on."""
+        held, made = set[int](), []
+        cpus = mock.Mock(go=lambda *which: held.difference_update(which), hold=lambda *which: held.update(which), serve=held.add)
+        player = mock.Mock(kernel=mock.Mock(name_at=hex), ended_since=lambda *_: lambda: bool(made), want=lambda _: None, is_made=lambda: bool(made), when_held=None)
+
+        def reach(places: set[int], but: set[int], until: object, insns: int) -> int:
+            reached, = {CHANGER, CALLER} - but
+            held.add(reached)
+            return reached
+
+        def run(until: Callable[[], bool], insns: int) -> bool:
+            made.extend([True] if not held else [])
+            return until()
+        cpus.reach, cpus.run, cpus.all = reach, run, {CHANGER, CALLER}
+        schedules._Play(player, cpus, ScheduleRun(Schedule(REGISTER, "ftrace_startup+0x98", "op_see"), 0), 1).run()
+        self.assertTrue(made)
 
     def test_a_schedule_has_a_name(self) -> None:
         self.assertEqual(str(Schedule(REGISTER, "ftrace_startup+0x98", "op_see")), "register:ftrace_startup+0x98:op_see")
