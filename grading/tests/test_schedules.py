@@ -158,7 +158,7 @@ class Chosen(unittest.TestCase):
 
     def test_a_cpu_that_may_have_a_spinlock_is_not_held(self) -> None:
         """When A waits for B, it may have been stopped in the scheduler, with a lock of CPU B: then B's call returned only if A went on."""
-        held, made = set[int](), []
+        held, made = set[int](), list[bool]()
         cpus = mock.Mock(go=lambda *which: held.difference_update(which), hold=lambda *which: held.update(which), serve=held.add)
         player = mock.Mock(kernel=mock.Mock(name_at=hex), ended_since=lambda *_: lambda: bool(made), want=lambda _: None, is_made=lambda: bool(made), when_held=None)
 
