@@ -12,7 +12,7 @@ from __future__ import annotations
 import os
 import re
 import stat
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import date, datetime, time, timedelta
 from fractions import Fraction
 from pathlib import Path
@@ -30,6 +30,7 @@ class Policy:
     unit: timedelta
     most: Fraction = Fraction(100)
     grace: timedelta = timedelta()
+    text: str = field(default="", compare=False)  # as it was typed
 
     def points(self, points: int, possible: int, submitted: datetime, deadline: datetime) -> int:
         """What is left of the points. A fraction of a point is not taken off."""
@@ -52,7 +53,7 @@ def policy(text: str) -> Policy:
     unit, of = UNITS.get(said.get("unit", "")), UNITS.get(said.get("of", "day"))
     if max(percent, most) > 100 or not unit or not of:
         raise ValueError(text)
-    return Policy(percent, unit, most, int(said.get("grace", 0)) * of)
+    return Policy(percent, unit, most, int(said.get("grace", 0)) * of, ", ".join(part.strip() for part in text.split(",")))
 
 
 def moment(text: str) -> datetime:
@@ -90,6 +91,8 @@ class Late:
     submitted: str  # '' if the platform marks it as not late, or if there is no file
     clock: str
     points: int | None
+    deadline: str = ""
+    policy: str = ""
 
 
 def applied(rule: Policy, deadline: datetime, submission: Submission, taken: Taken, points: int | None, possible: int) -> Late:
@@ -100,4 +103,5 @@ def applied(rule: Policy, deadline: datetime, submission: Submission, taken: Tak
     if not when:
         return Late("", "", points)
     counted = max(when, deadline + rule.grace + timedelta(seconds=1)) if submission.late else when
-    return Late(when.isoformat(" ", "seconds"), clock, None if points is None else rule.points(points, possible, counted, deadline))
+    return Late(when.isoformat(" ", "seconds"), clock, None if points is None else rule.points(points, possible, counted, deadline),
+                deadline.isoformat(" ", "seconds"), rule.text)

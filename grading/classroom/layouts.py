@@ -15,8 +15,9 @@ from pathlib import Path
 
 from grading.classroom.intake import archive, printable
 
-MOODLE = re.compile(r"(?P<name>.+)_(?P<id>\d+)_assignsubmission_file_?(?P<file>.*)", re.S)
-CANVAS = re.compile(r"(?P<name>[^_]+)(?P<late>_LATE)?_(?P<id>\d+)_(?P<number>\d+)_(?P<file>.+)", re.S)
+GRADESCOPE, MOODLE, CANVAS = "Gradescope's export", "Moodle's download", "Canvas's download"
+OF_MOODLE = re.compile(r"(?P<name>.+)_(?P<id>\d+)_assignsubmission_file_?(?P<file>.*)", re.S)
+OF_CANVAS = re.compile(r"(?P<name>[^_]+)(?P<late>_LATE)?_(?P<id>\d+)_(?P<number>\d+)_(?P<file>.+)", re.S)
 
 
 @dataclass(frozen=True)
@@ -28,6 +29,7 @@ class Submission:
     late: bool | None = None  # as the learning platform marks it; None: it marks none
     submitted: str = ""  # when, as the learning platform says it, or ''
     refused: str = ""  # why it cannot be taken, or ''
+    platform: str = ""  # whose number it is: GRADESCOPE, MOODLE or CANVAS, or ''
 
 
 @dataclass(frozen=True)
@@ -49,9 +51,9 @@ def _found(folder: Path, entries: list[Path]) -> Class:
     metadata = folder / "submission_metadata.yml"
     if metadata.is_file() and not metadata.is_symlink():
         return _gradescope(entries, metadata)
-    if any(MOODLE.fullmatch(path.name) for path in entries):
+    if any(OF_MOODLE.fullmatch(path.name) for path in entries):
         return _moodle(entries)
-    if 2 * sum(bool(CANVAS.fullmatch(path.name)) for path in entries) > len(entries):  # a name that a student chose may look like that
+    if 2 * sum(bool(OF_CANVAS.fullmatch(path.name)) for path in entries) > len(entries):  # a name that a student chose may look like that
         return _canvas(entries)
     handed_in = [path for path in entries if path.is_dir() and not path.is_symlink() or archive(path)]
     of_name: dict[str, list[Path]] = {}
@@ -83,7 +85,7 @@ def _class(layout: str, found: list[tuple[str, str, Path, bool | None]], ignored
             number += 1
             student = f"{first}-{number}"
         used.add(student.lower())
-        submissions.append(Submission(student, printable(name), ident, path, late, (times or {}).get(path.name, ""), (refused or {}).get(path.name, "")))
+        submissions.append(Submission(student, printable(name), ident, path, late, (times or {}).get(path.name, ""), (refused or {}).get(path.name, ""), layout if ident else ""))
     return Class(layout, submissions, [printable(path.name) for path in ignored])
 
 
@@ -107,7 +109,7 @@ def _gradescope(entries: list[Path], metadata: Path) -> Class:
                 elif found[1] == "email" or folder not in ids:
                     ids[folder] = found[2]
     handed_in = [path for path in entries if re.fullmatch(r"submission_\d+", path.name) and path.is_dir() and not path.is_symlink()]
-    return _class("Gradescope's export", [(" and ".join(people.get(path.name, [path.name])), ids.get(path.name, ""), path, None) for path in handed_in],
+    return _class(GRADESCOPE, [(" and ".join(people.get(path.name, [path.name])), ids.get(path.name, ""), path, None) for path in handed_in],
                   [path for path in entries if path not in (*handed_in, metadata)], times)
 
 
@@ -115,7 +117,7 @@ def _moodle(entries: list[Path]) -> Class:
     """Without folders a student may have several files here: what was handed in is the archive among them."""
     files: dict[str, list[tuple[str, Path]]] = {}
     for path in entries:
-        if m := MOODLE.fullmatch(path.name):
+        if m := OF_MOODLE.fullmatch(path.name):
             files.setdefault(m["id"], []).append((m["name"], path))
     kept: list[tuple[str, str, Path, bool | None]] = []
     refused = {}
@@ -124,14 +126,14 @@ def _moodle(entries: list[Path]) -> Class:
         kept.append((name, ident, path, None))
         if (archives := sum(archive(path) for _, path in of)) > 1:
             refused[path.name] = f"it has {archives} archives"
-    return _class("Moodle's download", kept, [path for path in entries if path not in {k[2] for k in kept}], refused=refused)
+    return _class(MOODLE, kept, [path for path in entries if path not in {k[2] for k in kept}], refused=refused)
 
 
 def _canvas(entries: list[Path]) -> Class:
     """A student may have handed in several times: the newest counts, which has the largest number."""
     newest: dict[str, tuple[int, str, Path, bool]] = {}
     for path in entries:
-        if m := CANVAS.fullmatch(path.name):
+        if m := OF_CANVAS.fullmatch(path.name):
             newest[m["id"]] = max(newest.get(m["id"], (-1, "", path, False)), (int(m["number"]), m["name"], path, bool(m["late"])))
     kept: list[tuple[str, str, Path, bool | None]] = [(name, ident, path, late) for ident, (_, name, path, late) in newest.items()]
-    return _class("Canvas's download", sorted(kept), [path for path in entries if path not in {k[2] for k in kept}])
+    return _class(CANVAS, sorted(kept), [path for path in entries if path not in {k[2] for k in kept}])

@@ -14,7 +14,7 @@ from typing import Any
 
 from grading.classroom.intake import Taken
 from grading.classroom.late import Late
-from grading.classroom.layouts import Submission
+from grading.classroom.layouts import CANVAS, MOODLE, Submission
 from grading.classroom.one import GRADED, HARNESS
 from qemu.machine import ARCHES
 
@@ -91,8 +91,8 @@ def write(out: Path, lab: int, rows: list[Row]) -> None:
                                  r.final, r.late.submitted if r.late else "", r.late.clock if r.late else "")
                                 for r in rows)])
     table(out / "canvas.csv", [("Student", "ID", "SIS User ID", "SIS Login ID", "Section", f"Lab {lab}"), ("Points Possible", "", "", "", "", possible),
-                               *((r.submission.name, r.submission.ident, "", "", "", r.final) for r in rows)])
-    moodle(out / "moodle.csv", [row for row in rows if row.submission.ident.isdecimal()])
+                               *((r.submission.name, r.submission.ident if r.submission.platform == CANVAS else "", "", "", "", r.final) for r in rows)])
+    moodle(out / "moodle.csv", [row for row in rows if row.submission.platform == MOODLE])
     junit(out / "junit.xml", lab, rows)
     for row in rows:
         gradescope(out / "students" / row.submission.student / "results.json", row)
@@ -102,7 +102,7 @@ def write(out: Path, lab: int, rows: list[Row]) -> None:
 def moodle(path: Path, rows: list[Row]) -> None:
     """
     A grading worksheet: Moodle finds the columns by these names, and takes no file without the last one. It leaves out a line without a grade, and
-    finds a student only by the number: without numbers there is no file.
+    finds a student only by its own number: after another platform's download there is no file.
     """
     path.unlink(missing_ok=True)
     if rows:
@@ -120,7 +120,8 @@ def lateness(row: Row) -> str:
     if row.late is None or row.points is None or row.late.points is None or row.late.points == row.points:
         return ""
     clock = {"platform": "the learning platform", "commit": "the date of the commit", "file": "the time of the newest file"}[row.late.clock]
-    return f"Handed in on {row.late.submitted}, according to {clock}. The late policy takes off {row.points - row.late.points} points."
+    return (f"Handed in on {row.late.submitted}, according to {clock}; the deadline was {row.late.deadline}. "
+            f"The late policy ({row.late.policy}) takes off {row.points - row.late.points} points.")
 
 
 def tests(row: Row) -> list[dict[str, Any]]:

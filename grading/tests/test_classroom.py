@@ -29,7 +29,7 @@ from jsonschema import Draft202012Validator  # type: ignore[import]
 from grading.classroom import __main__ as main
 from grading.classroom import box, intake, late, likeness, one, pages, results, tree
 from grading.classroom.intake import Taken
-from grading.classroom.layouts import Submission
+from grading.classroom.layouts import CANVAS, GRADESCOPE, MOODLE, Submission
 from grading.session import rubric
 from grading.tests.needs import user_namespaces
 from qemu.machine import ARCHES, ROOT
@@ -208,7 +208,7 @@ class Results(WithFolder):
     def row(self, name: str = "ann", **fields: Any) -> results.Row:
         whole = self.result([grade(arch, True, False) for arch in ARCHES], [grade(arch, True, False) for arch in ARCHES]) | fields
         taken = Taken({"kern/x.c": b""}, ["kern/y.S"], ["<img src=x onerror=alert(1)>"], 1)
-        return results.Row(Submission("ann", name, "17", Path("ann"), True), taken, whole, [{"when": "now", "state": "graded", "points": whole["points"]}])
+        return results.Row(Submission("ann", name, "17", Path("ann"), True, platform=CANVAS), taken, whole, [{"when": "now", "state": "graded", "points": whole["points"]}])
 
     def test_a_student_s_output_is_text_on_every_page(self) -> None:
         row = self.row("<b>Ann</b>")
@@ -298,21 +298,23 @@ class Results(WithFolder):
     def test_moodle_s_table_is_there_only_with_moodle_s_numbers(self) -> None:
         (self.folder / "students/ann").mkdir(parents=True)
         row = self.row()
-        for ident in ("17", "", "17", "ann@example.org"):
-            results.write(self.folder, 3, [dataclasses.replace(row, submission=dataclasses.replace(row.submission, ident=ident))])
-            self.assertEqual((self.folder / "moodle.csv").exists(), ident == "17", ident)
+        for platform, ident in ((MOODLE, "17"), ("", ""), (CANVAS, "17"), (MOODLE, "17"), (GRADESCOPE, "ann@example.org")):
+            results.write(self.folder, 3, [dataclasses.replace(row, submission=dataclasses.replace(row.submission, ident=ident, platform=platform))])
+            self.assertEqual((self.folder / "moodle.csv").exists(), platform == MOODLE, platform)
+            with (self.folder / "canvas.csv").open(newline="") as file:
+                self.assertEqual(list(csv.DictReader(file))[-1]["ID"], ident if platform == CANVAS else "", platform)
 
     def test_what_the_late_policy_took_is_explained(self) -> None:
         at = self.folder / "students/ann"
         at.mkdir(parents=True)
         when = "2030-02-02 10:00:00+01:00"
         for clock, said in (("platform", "the learning platform"), ("commit", "the date of the commit"), ("file", "the time of the newest file")):
-            row = dataclasses.replace(self.row(), late=late.Late(when, clock, 0))
+            row = dataclasses.replace(self.row(), late=late.Late(when, clock, 0, "2030-02-01 23:59:00+01:00", "10%/day"))
             one.write(self.folder, row.result["key"], row.result, self.folder)
             results.write(self.folder, 3, [row])
             pages.write(self.folder, 3, [row])
             for name in ("feedback.md", "feedback.html", "results.json"):
-                self.assertIn(f"Handed in on {when}, according to {said}. The late policy takes off 10 points.", (at / name).read_text())
+                self.assertIn(f"Handed in on {when}, according to {said}; the deadline was 2030-02-01 23:59:00+01:00. The late policy (10%/day) takes off 10 points.", (at / name).read_text())
         self.assertIn("10/20<br>0 after the late policy", (self.folder / "index.html").read_text())
         self.assertEqual(results.lateness(dataclasses.replace(row, late=late.Late(when, "file", row.points))), "")
 

@@ -17,7 +17,7 @@ from unittest.mock import patch
 from grading.classroom import __main__ as main
 from grading.classroom import late, one, pages, results
 from grading.classroom.intake import Taken
-from grading.classroom.layouts import Submission
+from grading.classroom.layouts import MOODLE, Submission
 
 DEADLINE = late.moment("2030-02-01 23:59Z")
 MINUTE, HOUR, DAY = timedelta(minutes=1), timedelta(hours=1), timedelta(days=1)
@@ -96,7 +96,7 @@ class Times(unittest.TestCase):
         (self.folder / "link").symlink_to("/dev/null")
 
     def submission(self, path: str = "", marked: bool | None = None, submitted: str = "") -> Submission:
-        return Submission("ann", "Ann", "17", self.folder / path, marked, submitted)
+        return Submission("ann", "Ann", "17", self.folder / path, marked, submitted, platform=MOODLE)
 
     def test_whose_clock_says_when(self) -> None:
         written = "2030-02-01 20:00:00.123456000 -03:00"
@@ -141,6 +141,8 @@ class Times(unittest.TestCase):
                     return list(csv.DictReader(file))[-1]
             table, student = read("class.csv"), self.folder / "students/ann"
             self.assertEqual((table["points"], table["after the late policy"], table["by"]), ("80", final, "file" if text else ""))
+            if text:
+                self.assertIn(f"; the deadline was 2030-02-01 23:59:00+00:00. The late policy ({text}) takes off", (student / "feedback.md").read_text())
             self.assertEqual((read("canvas.csv")["Lab 3"], read("moodle.csv")["Grade"]), (final, final))
             self.assertEqual(json.loads((student / "results.json").read_text())["score"], int(final))
             self.assertIn("80 of 100 points" + (f", and {final} after" if text else "</"), (student / "feedback.html").read_text())
