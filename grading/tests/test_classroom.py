@@ -343,6 +343,7 @@ class Results(WithFolder):
         self.assertEqual([line[1:10] for line in read("class.csv")[1:]], [["'=cmd|calc", "17", "late", "graded", "10", "20", "5", "5", ""],
                                                                           ["Bo", "17", "late", "harness error", "", "20", "", "", ""]])
         self.assertEqual(read("canvas.csv")[1:], [["Points Possible", "", "", "", "", "20"], ["'=cmd|calc", "17", "", "", "", "10"], ["Bo", "17", "", "", "", ""]])
+        results.write(self.folder, 3, [dataclasses.replace(row, submission=dataclasses.replace(row.submission, platform=MOODLE)) for row in rows])
         head, *lines = read("moodle.csv")
         self.assertLessEqual({"Identifier", "Grade", "Last modified (grade)"}, set(head))  # Moodle's importgradeslib.php refuses a file without one of them
         self.assertEqual([[line[head.index(name)] for name in ("Identifier", "Grade")] for line in lines], [["Participant 17", "10"], ["Participant 17", ""]])
