@@ -106,8 +106,8 @@ def stepping(kernel: Kernel, sources: Iterable[str], also: tuple[str, ...] = ())
     """The name of each step, by its address: the instructions of these files whose effect other CPUs can see, and the grace period.
     `also`: prefixes of further instructions."""
     code = kernel.code_of(*sources)
-    text = subprocess.run([OBJDUMP[kernel.arch], "-d", "--no-show-raw-insn", "-j", ".text", str(kernel.path)],
-                          capture_output=True, text=True, check=True).stdout
+    text = subprocess.run([OBJDUMP[kernel.arch], "-d", "--no-show-raw-insn", "-j", ".text", f"--start-address={min(code)[0]:#x}",
+                           f"--stop-address={max(code)[1]:#x}", str(kernel.path)], capture_output=True, text=True, check=True).stdout
     found, before = {}, ""
     for line in re.finditer(r"^ *([0-9a-f]{16}):\s+(\S+)(.*)$", text, re.M):
         address = int(line[1], 16)
