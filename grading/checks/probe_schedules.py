@@ -6,7 +6,7 @@ are in the observer's log, with the probe's number.
 
 from __future__ import annotations
 
-from grading.checks.schedule_checks import Wrong, first_wrong
+from grading.checks.schedule_checks import Wrong, first_wrong, was_left
 from grading.evidence.evidence import Evidence, between, during
 from grading.evidence.finding import Finding
 from grading.machine.observer import Record
@@ -67,7 +67,7 @@ def _call_wrong(e: Evidence, run: ScheduleRun, call: Call, ended: int) -> Wrong 
             return f"{_name(number)} was in effect {ran.count(number)} times for one call", call.seq
     if call.seq > ended and change.comes and change.line.endswith("post") and [r.v[0] for r in after] != [*change.comes]:
         return f"the post handler of {_name(min(change.comes))} ran {len(after)} times for a call that began after {change.ends} had returned", call.seq
-    late = [r for r in (*handled, *after, *new, *(r for r in hits if r.addr in slots)) if r.seq > ended > call.seq]
+    late = [r for r in (*handled, *after, *new, *(r for r in hits if r.addr in slots)) if r.seq > ended > call.seq and not (r in new and was_left(e, call, ended, r.addr))]
     if late and change.goes and not change.stays:
         return f"{change.ends} returned while another CPU was still about to execute {kernel.name_at(late[0].addr)}", late[0].seq
     return None

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from grading.checks.graph_checks import lost_at_return
 from grading.checks.registers import LINK, lost
 from grading.checks.seen import Amount, Coverage
-from grading.evidence.evidence import Evidence, during, once
+from grading.evidence.evidence import Evidence, between, during, once
 from grading.evidence.finding import Finding
 from grading.machine.observer import Record
 from grading.stimulus.schedules import CALLED, CALLER, ScheduleRun
@@ -85,10 +85,17 @@ def _call_wrong(e: Evidence, run: ScheduleRun, call: Call, ended: int) -> Wrong 
             return f"{_op(op)} was called for a call that began after {change.ends} had returned", call.seq
         if called.count(op) != 1:
             return f"{_op(op)} was called {called.count(op)} times for one call", call.seq
-    late = call.landed and call.landed.seq > ended > call.seq
+    late = call.landed and call.landed.seq > ended > call.seq and not was_left(e, call, ended)
     if late and change.goes & set(called):
         return f"{change.ends} returned while another CPU was still in a call that {_op(min(change.goes & set(called)))} traces", ended
     return None
+
+
+def was_left(e: Evidence, call: Call, ended: int, at: int | None = None) -> bool:
+    """Did an interrupt come before the record @ended when the CPU was about to execute the first instruction after the call site, or the one at `at`? Then
+    the tracer had been left, and a grace period may end in that interrupt, before the instruction is executed and logged."""
+    at = call.site.address + 4 if at is None else at
+    return any(t.vcpu == call.vcpu and t.v[1] == at for t in between(e.truth.traps, call.seq, ended))
 
 
 def _entered_wrong(e: Evidence, call: Call, but: int = 0) -> Wrong | None:

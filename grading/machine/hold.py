@@ -123,7 +123,7 @@ class Cpus:
     def reach(self, places: Iterable[int], but: Iterable[int] = (), until: Callable[[], bool] = never, insns: int = INSNS) -> int | None:
         """Run the CPUs that are not held until one is about to execute one of these addresses, and hold it. None: no CPU reached one.
 
-        `but`: CPUs that are not stopped there. A CPU that is already at such an address counts as having reached it.
+        `but`: CPUs that are not stopped there. A CPU that is already at such an address executes it first, and counts when it comes back.
         """
         wanted, passing = set(places), set(but)
         executed = [0] * len(self.all)

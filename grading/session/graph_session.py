@@ -126,10 +126,11 @@ class GraphSession(Session):
         console, inside = machine.console, {s.address for s in self._kernel.sites if s.function.name == workload.WIDE}
         with interleaved(machine) as cpus:
             cpus.begin(begin)
-            held = cpus.reach(inside, insns=MANY) or 0  # the first CPU here runs a thread: the workload's interrupts come later
-            cpus.serve(held)
+            held = cpus.reach(inside, insns=MANY)  # the first CPU here runs a thread: the workload's interrupts come later
+            if held is not None:
+                cpus.serve(held)
             cpus.run(console.at_prompt, MANY)
-            cpus.begin(f"taskset -c {(held + 1) % self._evidence.smp} {leave}")
+            cpus.begin(f"taskset -c {((held or 0) + 1) % self._evidence.smp} {leave}")
             cpus.run(console.at_prompt, MANY)
             cpus.begin("wait")
         phase.output = console.wait_ready(WORKLOAD_SECONDS)

@@ -38,6 +38,7 @@ from grading.verdict import Stopped, Verdict
 
 SCHEDULES = 0  # the boot of the schedules; other boots are named by their number of CPUs
 CALLED = "calls_traced"
+STOPS = "stop_machine"
 CHANGER, CALLER = 0, 1  # the CPUs of A and of B
 KERNEL_BASE = 0xFFFFFFFF80000000
 LINE_INSNS = 400_000_000  # instructions for a command of the shell
@@ -138,6 +139,7 @@ class Player:
         self.played: list[Played] = []
         self.kernel = kernel
         self._steps = stepping(kernel, sources)
+        self._stopping = [stop, *returns.ends(kernel, STOPS)] if (stop := kernel.symbol(STOPS)) else [0]  # where A's stop_machine() begins and ends
         own = kernel.symbol("__ftrace_text_start"), kernel.symbol("__ftrace_text_end")
         self._places = {f.start: f.name for f in kernel.functions if own[0] <= f.start < own[1]}
         site = next(s.address for s in kernel.sites if s.function.name == CALLED)
@@ -147,7 +149,7 @@ class Player:
 
     def config(self, config: Config, changes: Iterable[Change]) -> Config:
         """Add the addresses of all steps and places, and of the ends of all changes, to the observer's configuration."""
-        for address in {*self._steps, *self._places, *(a for change in changes for a in returns.ends(self.kernel, change.ends))}:
+        for address in {*self._steps, *self._places, *self._stopping, *(a for change in changes for a in returns.ends(self.kernel, change.ends))}:
             config.add("hit", address)
         return config
 
@@ -191,9 +193,13 @@ class Player:
         places = self._places_of_call() | {self._site}
         counted, ends = dict[str, int](), set(returns.ends(self.kernel, change.ends))
         log = [r for r in self._log(lambda: self._lines([self.typed(change)])) if r.kind == Kind.HIT and r.vcpu == CHANGER]
-        insns = next((r.insns for r in log if r.addr in ends), 0) - next((r.insns for r in log if r.addr in self._steps), 0)
+        if not any(r.addr in ends for r in log):
+            raise Stopped(Verdict.FAIL, f"'{change.line}': {change.ends} did not return on CPU {CHANGER}")
+        insns = next(r.insns for r in log if r.addr in ends) - next((r.insns for r in log if r.addr in self._steps), 0)
+        stopped = False  # B, by A's stop_machine(): A cannot be held there while B calls
         for r in takewhile(lambda r: r.addr not in ends, log):
-            if r.addr in self._steps:
+            stopped = r.addr == self._stopping[0] or stopped and r.addr not in self._stopping
+            if r.addr in self._steps and not stopped:
                 counted[self._steps[r.addr]] = counted.get(self._steps[r.addr], 0) + 1
         steps = [s if n == 1 else f"{s}#{n}" for s, times in counted.items() for n in range(1, min(times, AGAIN) + 1)]
         places |= self._places_of_call() | {*change.inside}

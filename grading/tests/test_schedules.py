@@ -85,6 +85,13 @@ class Judged(RecordedCalls):
         self.right(UNREGISTER, self.traced(10, 1, landed=55), self.traced(60, 1))
         self.wrong("still in a call that the function tracer traces", FILTER, self.traced(10, TRACER, landed=55), self.traced(60))
 
+    def test_an_interrupt_after_the_call_may_end_the_grace_period(self) -> None:
+        """It comes when the tracer has been left, and before the function's first instruction is executed."""
+        e = self.played(UNREGISTER, self.traced(10, 0, 1, landed=60), self.traced(80, 1))
+        for pc, vcpu, seq, right in ((0, CALLER, 40, True), (8, CALLER, 40, False), (0, CHANGER, 40, False), (0, CALLER, 55, False)):
+            e.truth.traps = [record(Kind.VECTOR, 0, 0, e.truth.calls[0].site.address + 4 + pc, seq=seq)._replace(vcpu=vcpu)]
+            self.assertEqual(right_under_schedules(e) is None, right, (pc, vcpu, seq))
+
     def test_a_call_has_its_registers_and_comes_to_its_function(self) -> None:
         self.wrong("did not get the registers", REGISTER, self.traced(10, 1, mask=1 << 3), self.traced(60, 0, 1))
         lost = self.traced(10, 1)

@@ -367,7 +367,7 @@ SCHEDULES = (
     Change("register", "graph 0 see calls_traced", "register_ftrace_graph", after=("graph 0 off",), comes=frozenset({0}), first=COMES, last=GOES, stays=STAYS),
     Change("unregister", "graph 0 off", "unregister_ftrace_graph", before=("graph 0 see calls_traced",), goes=frozenset({0}), first=COMES, last=GOES, stays=STAYS),
     Change("unregister-last", "graph 0 off", "unregister_ftrace_graph", before=("graph 0 see calls_traced",), goes=frozenset({0})),
-    Change("slot-again", "graph 0 off; graph 2 see calls_traced", "register_ftrace_graph", before=("graph 0 see calls_traced",),
+    Change("slot-again", "graph 0 off; taskset -c 0 graph 2 see calls_traced", "register_ftrace_graph", before=("graph 0 see calls_traced",),
            after=("graph 2 off",), goes=frozenset({0}), comes=frozenset({2}), first=COMES, last=GOES, stays=STAYS),
 )
 
