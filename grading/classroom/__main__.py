@@ -89,6 +89,13 @@ def load(text: str) -> str:
     return text
 
 
+def command(text: str) -> str:
+    """A command's words, as a shell reads them."""
+    if not shlex.split(text):
+        raise ValueError(text)
+    return text
+
+
 def arguments() -> argparse.Namespace:
     parser = Arguments(prog="grading.classroom", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--lab", type=int, required=True, choices=sorted(rubric.LABS))
@@ -104,7 +111,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--deadline", type=given("DEADLINE", late.until, "'2030-02-01 23:59'"), metavar="TIME", help="2030-02-01 23:59, with a time zone or in this machine's; a date alone is the end of that day")
     parser.add_argument("--load", type=given("LOAD", load, "80%"), help="start no submission while the load is higher: 80%%, 1.5 (see parallel --load)")
     parser.add_argument("--hosts", default="", help="grade on these machines, over ssh: names, user@name or user@name:port")
-    parser.add_argument("--ssh", default="ssh", help="the command for a connection: 'ssh -F file'")
+    parser.add_argument("--ssh", type=given("SSH", command, "'ssh -F file'"), default="ssh", help="the command for a connection: 'ssh -F file'")
     options = parser.parse_args()
     if bool(options.late) != bool(options.deadline):
         parser.error("LATE and DEADLINE belong together: write for example LATE=10%/day DEADLINE='2030-02-01 23:59'")
@@ -118,8 +125,8 @@ def manifest_before(options: argparse.Namespace) -> dict[str, Any]:
         before: dict[str, Any] = json.loads(path.read_text()) if path.exists() else {}
     except (OSError, ValueError) as why:
         raise box.NoWalls(f"{path} cannot be read: {why}") from why
-    if before and before["lab"] != options.lab:
-        raise box.NoWalls(f"OUT={printable(str(options.out))} has the results of lab {before['lab']}: name another folder for lab {options.lab}")
+    if before and before.get("lab") != options.lab:
+        raise box.NoWalls(f"OUT={printable(str(options.out))} has the results of lab {before.get('lab')}: name another folder for lab {options.lab}")
     return before
 
 
@@ -203,12 +210,12 @@ def grade(options: argparse.Namespace, keys: list[str], there: workers.Workers |
     Let GNU parallel run the jobs. A job that ends with a status other than 0 is an error of the harness, and is tried again.
 
     A signal ends parallel, which ends its jobs, but not a job that it has only just started. So each job also gets SIGTERM when its parent
-    ends (PR_SET_PDEATHSIG). `exec` makes parallel the parent, and not a shell. On a worker the parent is a program of parallel's that ends the
+    ends (PR_SET_PDEATHSIG), and so does parallel itself. `exec` makes parallel the parent, and not a shell. On a worker the parent is a program of parallel's that ends the
     job when the connection has ended.
     """
     (options.out / "todo/keys").write_text("".join(f"{key}\n" for key in keys))
     (options.out / "returned").mkdir(exist_ok=True)
-    command = ["parallel", "--plain", "--will-cite", "--jobs", str(options.jobs or ("100%" if there else os.cpu_count())), "--retries", str(RETRIES), "--joblog", str(options.out / "joblog"), "--line-buffer",
+    command = ["setpriv", "--pdeathsig", "TERM", "parallel", "--plain", "--will-cite", "--jobs", str(options.jobs or ("100%" if there else os.cpu_count())), "--retries", str(RETRIES), "--joblog", str(options.out / "joblog"), "--line-buffer",
                "--termseq", "TERM,10000,KILL,100", *(["--bar"] if sys.stderr.isatty() else []), *(["--load", options.load] if options.load else []),
                "--arg-file", str(options.out / "todo/keys"), *(there.words(options.out) if there else (
                    "exec", "setpriv", "--pdeathsig", "TERM", sys.executable, "-m", "grading.classroom.one", shlex.quote(str(options.out))))]
@@ -261,10 +268,13 @@ def left(out: Path) -> list[str]:
 
 
 def make_out(out: Path, handed_in: Path) -> None:
-    """Make the folder OUT. Raises NoWalls if it cannot be made, or if what is written there would be taken for submissions."""
+    """Make the folder OUT. Raises NoWalls if it cannot be made, or if what is written there would be taken for submissions. A run removes what an earlier
+    one left unfinished: so OUT is new, empty, or an earlier run's, which has the lock."""
     if out.resolve().is_relative_to(handed_in.resolve()):
         raise box.NoWalls(f"OUT={printable(str(out))} is inside IN, or IN itself: name a folder outside of IN")
     try:
+        if out.is_dir() and any(out.iterdir()) and not (out / "lock").exists():
+            raise box.NoWalls(f"OUT={printable(str(out))} has files of something else: name a new folder, or that of an earlier run")
         (out / "tmp").mkdir(parents=True, exist_ok=True)
         (out / "lock").touch()
     except OSError as why:
@@ -284,6 +294,9 @@ def main() -> int:
             return run(options)
     except (box.NoWalls, Unfit) as why:
         print(f"grade-class: {why}", file=sys.stderr)
+        return 2
+    except OSError as why:  # a full disk, a folder without the permission
+        print(f"grade-class: {printable(str(why.filename or ''))}: {why.strerror or why}", file=sys.stderr)
         return 2
     except SystemExit:  # a signal
         print("grade-class: ended. The same command goes on.", file=sys.stderr)
@@ -323,6 +336,8 @@ def run(options: argparse.Namespace) -> int:
         there = workers.prepare(options.hosts.split(), options.ssh, options.out, at, manifest) if options.hosts else None
         on = f"on {', '.join(there.logins)}" if there else f"{options.jobs or os.cpu_count()} at a time"
         print(f"{len(keys)} to grade, {on}{others(entries, keys)}.", flush=True)
+        if not there:
+            box.run(["true"], limits=one.LIMITS)  # without a sandbox no submission can be graded
         grade(options, keys, there)
         for worker in there.left() if there else ():
             print(f"grade-class: something may be left on {worker}", file=sys.stderr)

@@ -88,7 +88,7 @@ def submitted(submission: Submission, taken: Taken) -> tuple[datetime | None, st
 class Late:
     """What the policy makes of one submission."""
 
-    submitted: str  # '' if the platform marks it as not late, or if there is no file
+    submitted: str  # '' if the platform only marks whether it is late, or if there is no file
     clock: str
     points: int | None
     deadline: str = ""
@@ -96,12 +96,11 @@ class Late:
 
 
 def applied(rule: Policy, deadline: datetime, submission: Submission, taken: Taken, points: int | None, possible: int) -> Late:
-    """Where a platform marks late submissions, only these are late, whatever the time of their files; at least one unit."""
+    """Where a platform marks late submissions, only these are late, by one unit: the times of their files are those of the download."""
     if submission.late is False:
         return Late("", "platform", points)
-    when, clock = submitted(submission, taken)
+    when, clock = (deadline + rule.grace + timedelta(seconds=1), "platform") if submission.late else submitted(submission, taken)
     if not when:
         return Late("", "", points)
-    counted = max(when, deadline + rule.grace + timedelta(seconds=1)) if submission.late else when
-    return Late(when.isoformat(" ", "seconds"), clock, None if points is None else rule.points(points, possible, counted, deadline),
+    return Late("" if submission.late else when.isoformat(" ", "seconds"), clock, None if points is None else rule.points(points, possible, when, deadline),
                 deadline.isoformat(" ", "seconds"), rule.text)

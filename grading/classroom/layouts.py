@@ -2,14 +2,17 @@
 
     Gradescope         submission_metadata.yml, and submission_12345/ for each student
     Moodle             NAME_12345_assignsubmission_file_/FILE, or NAME_12345_assignsubmission_file_FILE
-    Canvas             nameofthestudent[_LATE]_USER_SUBMISSION_FILE
+    Canvas             nameofthestudent[_LATE]_USER_NUMBER_FILE
     GitHub Classroom   ASSIGNMENT-submissions/ASSIGNMENT-USER/, each a repository: as any folder of repositories
     any other          a folder, a tar, a zip or a git repository for each student, with the student's name; two of one name are refused
 """
 
 from __future__ import annotations
 
+import hashlib
+import os
 import re
+from collections import Counter
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -76,14 +79,17 @@ def _stem(path: Path) -> str:
 
 def _class(layout: str, found: list[tuple[str, str, Path, bool | None]], ignored: list[Path], times: dict[str, str] | None = None,
            refused: dict[str, str] | None = None) -> Class:
-    """Give every student a folder's name of its own, whatever the names hold. @times and @refused: by the name of the path."""
-    submissions, used = [], set[str]()
-    for name, ident, path, late in found:
-        student = first = re.sub(r"[^A-Za-z0-9._-]+", "-", name).strip("-.")[:60] or "student"
-        number = 1
-        while student.lower() in used:
-            number += 1
-            student = f"{first}-{number}"
+    """
+    Give every student a folder's name of its own, whatever the names hold. Another student's coming or going does not change it, unless the two are
+    of one name. @times and @refused: by the name of the path.
+    """
+    submissions, used, plain = [], set[str](), [re.sub(r"[^A-Za-z0-9._-]+", "-", name).strip("-.")[:60] or "student" for name, *_ in found]
+    known = Counter(student.lower() for student in plain)
+    for student, (name, ident, path, late) in zip(plain, found):
+        if known[student.lower()] > 1 or not name.isascii() or len(name) > 60:
+            student += f"-{ident if ident.isdecimal() else hashlib.sha256(os.fsencode(path.name)).hexdigest()[:8]}"
+        while student.lower() in used:  # somebody chose such a name
+            student += "-2"
         used.add(student.lower())
         submissions.append(Submission(student, printable(name), ident, path, late, (times or {}).get(path.name, ""), (refused or {}).get(path.name, ""), layout if ident else ""))
     return Class(layout, submissions, [printable(path.name) for path in ignored])
@@ -92,7 +98,7 @@ def _class(layout: str, found: list[tuple[str, str, Path, bool | None]], ignored
 def _gradescope(entries: list[Path], metadata: Path) -> Class:
     """The metadata is YAML; of it only the submitters' names and addresses, and the time are read. What a student's program printed is in it, too, further in."""
     people: dict[str, list[str]] = {}
-    ids: dict[str, str] = {}
+    ids: dict[str, list[str]] = {}
     times: dict[str, str] = {}
     folder = part = ""
     with metadata.open(encoding="utf-8", errors="replace") as lines:
@@ -106,34 +112,33 @@ def _gradescope(entries: list[Path], metadata: Path) -> Class:
             elif part == "submitters" and (found := re.match(r" {2}[- ] :(name|email|sid):\s*['\"]?(.*?)['\"]?\s*$", line)):
                 if found[1] == "name":
                     people.setdefault(folder, []).append(found[2])
-                elif found[1] == "email" or folder not in ids:
-                    ids[folder] = found[2]
+                else:
+                    ids.setdefault(f"{folder} {found[1]}", []).append(found[2])
     handed_in = [path for path in entries if re.fullmatch(r"submission_\d+", path.name) and path.is_dir() and not path.is_symlink()]
-    return _class(GRADESCOPE, [(" and ".join(people.get(path.name, [path.name])), ids.get(path.name, ""), path, None) for path in handed_in],
+    return _class(GRADESCOPE, [(" and ".join(people.get(path.name, [path.name])), " ".join(ids.get(f"{path.name} email", ids.get(f"{path.name} sid", []))), path, None) for path in handed_in],
                   [path for path in entries if path not in (*handed_in, metadata)], times)
 
 
 def _moodle(entries: list[Path]) -> Class:
-    """Without folders a student may have several files here: what was handed in is the archive among them."""
-    files: dict[str, list[tuple[str, Path]]] = {}
-    for path in entries:
-        if m := OF_MOODLE.fullmatch(path.name):
-            files.setdefault(m["id"], []).append((m["name"], path))
-    kept: list[tuple[str, str, Path, bool | None]] = []
-    refused = {}
-    for ident, of in files.items():
-        name, path = next(((name, path) for name, path in of if archive(path)), of[0])
-        kept.append((name, ident, path, None))
-        if (archives := sum(archive(path) for _, path in of)) > 1:
-            refused[path.name] = f"it has {archives} archives"
-    return _class(MOODLE, kept, [path for path in entries if path not in {k[2] for k in kept}], refused=refused)
+    return _of_platform(MOODLE, entries, OF_MOODLE)
 
 
 def _canvas(entries: list[Path]) -> Class:
-    """A student may have handed in several times: the newest counts, which has the largest number."""
-    newest: dict[str, tuple[int, str, Path, bool]] = {}
+    """The second number is the file's. The download has the newest of a student's submissions."""
+    return _of_platform(CANVAS, entries, OF_CANVAS)
+
+
+def _of_platform(layout: str, entries: list[Path], form: re.Pattern[str]) -> Class:
+    """A student may have several files here: what was handed in is the archive among them."""
+    files: dict[str, list[tuple[re.Match[str], Path]]] = {}
     for path in entries:
-        if m := OF_CANVAS.fullmatch(path.name):
-            newest[m["id"]] = max(newest.get(m["id"], (-1, "", path, False)), (int(m["number"]), m["name"], path, bool(m["late"])))
-    kept: list[tuple[str, str, Path, bool | None]] = [(name, ident, path, late) for ident, (_, name, path, late) in newest.items()]
-    return _class(CANVAS, sorted(kept), [path for path in entries if path not in {k[2] for k in kept}])
+        if found := form.fullmatch(path.name):
+            files.setdefault(found["id"], []).append((found, path))
+    kept: list[tuple[str, str, Path, bool | None]] = []
+    refused = {}
+    for ident, of in files.items():
+        m, path = next((one for one in of if archive(one[1])), of[0])
+        kept.append((m["name"], ident, path, bool(m["late"]) if layout == CANVAS else None))
+        if (archives := sum(archive(path) for _, path in of)) > 1:
+            refused[path.name] = f"it has {archives} archives"
+    return _class(layout, sorted(kept, key=lambda of: of[0]) if layout == CANVAS else kept, [path for path in entries if path not in {k[2] for k in kept}], refused=refused)

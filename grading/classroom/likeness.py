@@ -81,7 +81,7 @@ def write(out: Path, lab: int, rows: list[Row], handed_out: dict[str, bytes], so
     compared = {**texts, SOLUTION: own_lines(solution, handed_out)}
     operations = {row.submission.student: kept(out / "graded" / row.result["key"] / tree.OPERATIONS) for row in rows} | {SOLUTION: kept(at / "build" / tree.OF_SOLUTION)}
     about, before = hashlib.sha256(repr((sorted(compared.items()), sorted(operations.items()))).encode()).hexdigest(), out / "likeness.sha256"
-    if before.exists() and before.read_text() == about:
+    if before.exists() and before.read_text() == about and all((out / name).exists() for name in ("likeness.html", "likeness.csv")):
         return  # the report is there, and the same
     found = pairs(compared, operations, kept(at / "build" / tree.OPERATIONS))
     texts[SOLUTION] = "(the lab's solution, in this tree)"

@@ -13,6 +13,7 @@ the submission again. If the tree as it was handed out does not build, the harne
 
 from __future__ import annotations
 
+import argparse
 import base64
 import json
 import os
@@ -68,18 +69,18 @@ def tree_at(source: Path, at: Path) -> Path:
 def run(job: dict[str, Any], folder: Path) -> box.Came:
     """Build and grade in this folder. What is written lies there. Raises NoWalls if this machine cannot build what was handed out."""
     source, lab, files = Path(job["tree"]), job["lab"], {name: base64.b64decode(data) for name, data in job["files"].items()}
-    at = tree_at(source, folder / "tree")
+    at, qemu = tree_at(source, folder / "tree"), os.path.abspath(os.environ["QEMU_DIR"]) if os.environ.get("QEMU_DIR") else ""
     for name, new in files.items():
         if new != (at / name).read_bytes():
             (at / name).write_bytes(new)
     settings = {"SEEDS": " ".join(job["seeds"]), "LAB": str(lab), "FILES": " ".join(tree.written(lab)), "QEMU_EXTRA": box.QEMU_SANDBOX,
-                **({"QEMU_DIR": os.environ["QEMU_DIR"]} if "QEMU_DIR" in os.environ else {})}
+                **({"QEMU_DIR": qemu} if qemu else {})}
     for arch in ARCHES:
         staffed = tree.staffed(source, lab, files, arch)
         settings |= {f"MAKE_{arch}": " ".join(tree.make(lab, arch, staffed)), f"STAFF_{arch}": tree.staff(lab, staffed), f"HALVES_{arch}": " ".join(f"--staff={half}" for half in staffed)}
 
     def within(script: str, where: Path, **more: str) -> box.Came:
-        return box.run(["/bin/bash", "-c", script], [UNPACKED.resolve(), *([os.environ["QEMU_DIR"]] if "QEMU_DIR" in os.environ else [])], [folder], limits=LIMITS,
+        return box.run(["/bin/bash", "-c", script], [UNPACKED.resolve(), *filter(None, [qemu])], [folder], limits=LIMITS,
                        at=where, settings=settings | more)
 
     ended = within(BUILD_EACH, at)
@@ -190,7 +191,7 @@ def result(job: dict[str, Any], folder: Path, ended: box.Came) -> dict[str, Any]
     if any(a["state"] == HARNESS for a in attempts):
         return {**whole, "state": HARNESS, "points": None, "said": next(a["printed"][-2000:] for a in attempts if a["state"] == HARNESS)}
     if any(a["state"] == BUILD for a in attempts):
-        return {**whole, "state": BUILD, "said": attempts[0]["printed"]}
+        return {**whole, "state": BUILD, "said": next(a["printed"] for a in attempts if a["state"] == BUILD)}
     arches = together(attempts)
     for arch in (arch for arch in ARCHES if arch not in unbuilt and arch not in {of["arch"] for of in arches}):
         n = next(n for n, a in enumerate(attempts, 1) if arch not in {grade["arch"] for grade in a["grades"]})
@@ -236,9 +237,18 @@ def write(out: Path, key: str, whole: dict[str, Any], folder: Path | None = None
 
 
 def main() -> int:
-    out, key = Path(sys.argv[1]), sys.argv[2]
-    job, began = json.loads((out / "todo" / f"{key}.json").read_text()), time.monotonic()
-    job.update(tree=os.path.abspath(sys.argv[3])) if len(sys.argv) > 3 else None
+    parser = argparse.ArgumentParser(prog="grading.classroom.one", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("out", type=Path, metavar="OUT", help="the folder of grade-class")
+    parser.add_argument("key", metavar="KEY", help="a line of OUT/todo/keys")
+    parser.add_argument("tree", nargs="?", metavar="TREE", help="on a worker: the class's tree")
+    options = parser.parse_args()
+    out, key, began = options.out, options.key, time.monotonic()
+    try:
+        job = json.loads((out / "todo" / f"{key}.json").read_text())
+    except OSError as why:
+        print(f"KEY={key} is not to be graded: there is no {why.filename}", file=sys.stderr)
+        return 1
+    job.update(tree=os.path.abspath(options.tree)) if options.tree else None
     with tempfile.TemporaryDirectory(prefix="job-", dir=out / "tmp") as scratch:
         folder = Path(scratch).resolve()
         try:
@@ -252,7 +262,7 @@ def main() -> int:
         build, graded = number(folder / "build.cpu"), number(folder / "graded.cpu")
         whole["cost"] = {"processor": round(build + graded, 2), "build": build, "attempts": cpu, "seconds": round(time.monotonic() - began, 1), "memory": ended.memory >> 20}
         write(out, key, whole, folder)
-    if len(sys.argv) > 3:
+    if options.tree:
         shutil.make_archive(str(out / key), "tar", out / "graded", key)
         shutil.rmtree(out / "graded" / key)
     points = f"{whole['points']} of {whole['possible']} points" if whole["points"] is not None else "no score"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import shlex
 import subprocess
 import sys
 import tempfile
@@ -11,6 +12,7 @@ import zipfile
 from pathlib import Path
 
 from grading.classroom import tree
+from grading.classroom.box import NoWalls
 from grading.session import rubric
 from qemu.machine import ROOT
 
@@ -18,13 +20,12 @@ TEMPLATES = Path(__file__).with_name("templates")
 
 
 def template(name: str, lab: int, seed: str = "") -> str:
-    return (TEMPLATES / name).read_text().replace("@LAB@", str(lab)).replace("@STAFF@", tree.staff(lab)).replace(" @SEED@", f" --seed {seed}" if seed else "")
+    return (TEMPLATES / name).read_text().replace("@LAB@", str(lab)).replace("@STAFF@", tree.staff(lab)).replace(" @SEED@", f" --seed {shlex.quote(seed)}" if seed else "")
 
 
 def gradescope(out: Path, lab: int, seed: str = "") -> None:
     """Write an autograder into the zip `out`: the two scripts that Gradescope calls, and this tree."""
-    listed = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, check=True).stdout.split(b"\0")
-    there = [name for name in listed if name and os.path.lexists(ROOT / os.fsdecode(name))]
+    there = [name for name in tree.known() if os.path.lexists(ROOT / os.fsdecode(name))]
     with tempfile.TemporaryDirectory() as scratch:
         tar = Path(scratch, "callsite.tar.gz")
         subprocess.run(["tar", "-czf", tar, "--owner=0", "--group=0", "--null", "--verbatim-files-from", "--files-from=-"], cwd=ROOT, input=b"\0".join(there), check=True)
@@ -65,7 +66,7 @@ def main() -> int:
     parser.add_argument("--lab", type=int, required=True, choices=sorted(rubric.LABS))
     parser.add_argument("--seed", default="", help="the same seeds for all submissions; default: new ones for each")
     parser.add_argument("--classroom", action="store_true", help="write GitHub Classroom's workflow into the tree OUT, no zip")
-    parser.add_argument("out", type=Path, metavar="OUT")
+    parser.add_argument("out", type=Path, metavar="OUT", help="the zip to write; with --classroom the tree of make handout")
     options = parser.parse_args()
     try:
         if options.classroom:
@@ -73,11 +74,15 @@ def main() -> int:
             print(f"{classroom(options.out, options.lab)}: a workflow for lab {options.lab}")
             return 0
         options.out.open("ab").close()  # before the work
+        tree.known()
         gradescope(options.out, options.lab, options.seed)
         print(f"{options.out}: an autograder for lab {options.lab}. It holds the solutions: do not hand it out.")
         return 0
     except NoWorkflow as why:
         print(f"classroom: {why}", file=sys.stderr)
+    except NoWalls as why:
+        options.out.unlink()  # it is empty
+        print(f"gradescope: {why}", file=sys.stderr)
     except OSError as why:
         print(f"OUT={options.out} cannot be written: {why.strerror}", file=sys.stderr)
     return 2

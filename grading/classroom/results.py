@@ -91,7 +91,7 @@ def write(out: Path, lab: int, rows: list[Row]) -> None:
                                  r.final, r.late.submitted if r.late else "", r.late.clock if r.late else "")
                                 for r in rows)])
     table(out / "canvas.csv", [("Student", "ID", "SIS User ID", "SIS Login ID", "Section", f"Lab {lab}"), ("Points Possible", "", "", "", "", possible),
-                               *((r.submission.name, r.submission.ident if r.submission.platform == CANVAS else "", "", "", "", r.final) for r in rows)])
+                               *((r.submission.name, r.submission.ident if r.submission.platform == CANVAS else "", "", "", "", r.final) for r in rows if r.final is not None)])  # an empty cell would remove the grade that Canvas has
     moodle(out / "moodle.csv", [row for row in rows if row.submission.platform == MOODLE])
     junit(out / "junit.xml", lab, rows)
     for row in rows:
@@ -120,7 +120,8 @@ def lateness(row: Row) -> str:
     if row.late is None or row.points is None or row.late.points is None or row.late.points == row.points:
         return ""
     clock = {"platform": "the learning platform", "commit": "the date of the commit", "file": "the time of the newest file"}[row.late.clock]
-    return (f"Handed in on {row.late.submitted}, according to {clock}; the deadline was {row.late.deadline}. "
+    handed_in = f"Handed in on {row.late.submitted}, according to {clock}" if row.late.submitted else "Marked as late by the learning platform"
+    return (f"{handed_in}; the deadline was {row.late.deadline}. "
             f"The late policy ({row.late.policy}) takes off {row.points - row.late.points} points.")
 
 

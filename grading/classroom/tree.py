@@ -49,9 +49,17 @@ def digest(*parts: bytes) -> str:
     return whole.hexdigest()
 
 
+def known(*folders: str) -> list[bytes]:
+    """The names of the files in these folders (in all: none named) that git knows. Raises NoWalls if git cannot say it."""
+    listed = subprocess.run(["git", "ls-files", "-z", "--", *folders], cwd=ROOT, capture_output=True, check=False)
+    if listed.returncode:
+        raise NoWalls(f"{ROOT} must be a clone of this repository, because git lists its files: {(listed.stderr.decode(errors='replace').split(chr(10)) + [''])[0]}")
+    return sorted(listed.stdout.split(b"\0")[:-1])
+
+
 def sources(*folders: str, but: tuple[str, ...] = ()) -> str:
     """A digest of the files in these folders that git knows, as they are now."""
-    names = sorted(subprocess.run(["git", "ls-files", "-z", "--", *folders], cwd=ROOT, capture_output=True, check=True).stdout.split(b"\0")[:-1])
+    names = known(*folders)
     return digest(*(name + b"\0" + (ROOT / os.fsdecode(name)).read_bytes() for name in names if (ROOT / os.fsdecode(name)).is_file() and not os.fsdecode(name).startswith(but)))
 
 

@@ -20,6 +20,7 @@ import shlex
 import shutil
 import subprocess
 import sys
+import tarfile
 import tempfile
 import time
 from concurrent.futures import ThreadPoolExecutor
@@ -141,7 +142,7 @@ def collect(out: Path) -> None:
             (out / "graded").mkdir(exist_ok=True)
             shutil.rmtree(out / "graded" / path.stem, ignore_errors=True)  # of an attempt in which the harness failed
             (new / path.stem).rename(out / "graded" / path.stem)
-        except (shutil.ReadError, OSError) as why:
+        except (shutil.ReadError, tarfile.TarError, EOFError, OSError) as why:
             print(f"{path.name} cannot be read, and is graded again: {why}", file=sys.stderr)
         shutil.rmtree(new)
         path.unlink()

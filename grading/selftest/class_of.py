@@ -198,16 +198,18 @@ def killed(command: list[str | Path], out: Path, half: int) -> None:
 def main() -> int:
     parser = argparse.ArgumentParser(prog="grading.selftest.class_of", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--lab", type=int, required=True, choices=sorted(rubric.LABS))
-    parser.add_argument("--out", type=Path, required=True)
-    parser.add_argument("--jobs", type=int, default=2)
+    parser.add_argument("--out", type=Path, required=True, metavar="DIR", help="a new folder, or that of an earlier run: DIR/in is written anew, DIR/out has the results")
+    parser.add_argument("--jobs", type=int, default=2, help="the number of submissions that are graded at the same time")
     parser.add_argument("--of", type=int, default=0, help="the number of submissions")
-    parser.add_argument("--seed", default="1")
+    parser.add_argument("--seed", default="1", help="the number that the class's seeds follow from")
     parser.add_argument("--kill", action="store_true", help="kill everything when half of the class is graded, and go on")
-    parser.add_argument("names", nargs="*", metavar="NAME")
+    parser.add_argument("names", nargs="*", metavar="NAME", help="only these submissions")
     options = parser.parse_args()
     of_lab = members(options.lab)
     wanted = [member for member in of_lab + filling(options.lab, options.of - len(of_lab)) if not options.names or member.name in options.names]
     handed_in = options.out / "in"
+    if handed_in.exists() and not (options.out / "out/lock").exists():
+        sys.exit(f"{handed_in} is there already, and no class of this program: name another folder")
     shutil.rmtree(handed_in, ignore_errors=True)
     handed_in.mkdir(parents=True)
     for n, member in enumerate(wanted):

@@ -342,7 +342,7 @@ class Results(WithFolder):
                 return list(csv.reader(file))
         self.assertEqual([line[1:10] for line in read("class.csv")[1:]], [["'=cmd|calc", "17", "late", "graded", "10", "20", "5", "5", ""],
                                                                           ["Bo", "17", "late", "harness error", "", "20", "", "", ""]])
-        self.assertEqual(read("canvas.csv")[1:], [["Points Possible", "", "", "", "", "20"], ["'=cmd|calc", "17", "", "", "", "10"], ["Bo", "17", "", "", "", ""]])
+        self.assertEqual(read("canvas.csv")[1:], [["Points Possible", "", "", "", "", "20"], ["'=cmd|calc", "17", "", "", "", "10"]])
         results.write(self.folder, 3, [dataclasses.replace(row, submission=dataclasses.replace(row.submission, platform=MOODLE)) for row in rows])
         head, *lines = read("moodle.csv")
         self.assertLessEqual({"Identifier", "Grade", "Last modified (grade)"}, set(head))  # Moodle's importgradeslib.php refuses a file without one of them
@@ -467,6 +467,9 @@ class Runs(WithFolder):
     def test_a_signal_ends_the_jobs_and_another_run_goes_on(self) -> None:
         self.assertEqual(self.ended_by(lambda process: process.send_signal(signal.SIGTERM)), 128 + signal.SIGTERM)
 
+    def test_a_run_that_is_killed_leaves_no_job(self) -> None:
+        self.assertEqual(self.ended_by(lambda process: process.kill()), -signal.SIGKILL)
+
     def test_the_jobs_end_with_their_parent(self) -> None:
         """As a job does of which parallel does not know yet when the signal comes."""
         self.assertEqual(self.ended_by(lambda _: os.kill(int((self.folder / "parent").read_text()), signal.SIGKILL)), 0)
@@ -549,6 +552,8 @@ class Whole(WithFolder):
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text)
 
+    sandbox: box.NoWalls | None = None  # what is raised where one is made
+
     def run_main(self, gives: Callable[[dict[str, Any]], None], *words: str) -> tuple[int, str]:
         """Run it; `gives` is called with each job, in the place of GNU parallel. Returns the status and what was printed."""
         def grade(options: argparse.Namespace, keys: list[str], _: object) -> None:
@@ -560,7 +565,8 @@ class Whole(WithFolder):
 
         said = io.StringIO()
         with patch("sys.argv", ["grade-class", "--lab", "3", "--in", str(self.folder / "in"), "--out", str(self.out), *words]), patch.object(tree, "manifest", manifest), \
-                patch.object(tree, "prepare", return_value=ROOT), patch.object(main, "grade", grade), redirect_stdout(said), redirect_stderr(said):
+                patch.object(tree, "prepare", return_value=ROOT), patch.object(main, "grade", grade), patch.object(box, "run", side_effect=self.sandbox), \
+                redirect_stdout(said), redirect_stderr(said):
             return main.main(), said.getvalue()
 
     def full_marks(self, job: dict[str, Any]) -> None:
@@ -718,9 +724,28 @@ class Whole(WithFolder):
             self.assertIn(str(name), said)
         self.assertEqual((self.run_main(ended)[0], [path for path in names if path.exists()]), (0, []))
 
+    def test_a_folder_of_something_else_is_no_out(self) -> None:
+        """A run removes tmp/ and todo/ of the one before."""
+        (self.out / "tmp").mkdir(parents=True)
+        (self.out / "tmp/thesis.tex").touch()
+        status, said = self.run_main(self.full_marks)
+        self.assertEqual((status, said), (2, f"grade-class: OUT={self.out} has files of something else: name a new folder, or that of an earlier run\n"))
+        self.assertTrue((self.out / "tmp/thesis.tex").exists())
+
+    def test_a_full_disk_is_one_sentence(self) -> None:
+        with patch.object(results, "write", side_effect=OSError(errno.ENOSPC, "No space left on device", "/out/class.csv")):
+            status, said = self.run_main(self.full_marks)
+        self.assertEqual((status, said.splitlines()[-1]), (2, "grade-class: /out/class.csv: No space left on device"))
+
+    def test_without_a_sandbox_nothing_is_graded(self) -> None:
+        self.sandbox = box.NoWalls("the walls cannot be built: no namespaces")
+        status, said = self.run_main(lambda job: self.fail("it is graded"))
+        self.assertEqual((status, said.splitlines()[-1]), (2, f"grade-class: {self.sandbox}"))
+
     def test_a_run_waits_for_the_jobs_of_one_that_was_killed(self) -> None:
         """They remove their own folders meanwhile."""
         (self.out / "tmp/job-1").mkdir(parents=True)
+        (self.out / "lock").touch()
         there = list[bool]()
 
         def running(_: Path) -> list[int]:

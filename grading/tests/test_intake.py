@@ -269,10 +269,10 @@ class Layouts(unittest.TestCase):
 
     def test_gradescope(self) -> None:
         found = self.class_of("submission_11/", "submission_12/", "notes.txt", metadata="submission_11:\n  :submitters:\n  - :name: Ann O'Neil\n    :sid: '7'\n"
-                              "    :email: ann@example.edu\n  :created_at: 2030-01-31 22:59:00.123456000 Z\n  :history:\n  - :id: 1\n    :created_at: 2030-01-01 00:00:00.000000000 Z\nsubmission_12:\n  :submitters:\n  - :name: Bo\n    :sid: '8'\n  - :name: Cy\n")
+                              "    :email: ann@example.edu\n  :created_at: 2030-01-31 22:59:00.123456000 Z\n  :history:\n  - :id: 1\n    :created_at: 2030-01-01 00:00:00.000000000 Z\nsubmission_12:\n  :submitters:\n  - :name: Bo\n    :sid: '8'\n  - :name: Cy\n    :sid: '9'\n")
         self.assertEqual(found.layout, "Gradescope's export")
         self.assertEqual(self.people(found), [("Ann-O-Neil", "Ann O'Neil", "ann@example.edu", "submission_11", None),
-                                              ("Bo-and-Cy", "Bo and Cy", "8", "submission_12", None)])
+                                              ("Bo-and-Cy", "Bo and Cy", "8 9", "submission_12", None)])
         self.assertEqual([s.submitted for s in found.submissions], ["2030-01-31 22:59:00.123456000 Z", ""])
         self.assertEqual(found.ignored, ["notes.txt"])
 
@@ -298,9 +298,12 @@ class Layouts(unittest.TestCase):
         self.assertEqual((entry.taken.files, entry.taken.refused), ({}, "it has 2 archives"))
 
     def test_canvas(self) -> None:
-        found = self.class_of("oneilann_17_200_lab3.tar", "oneilann_17_201_lab3-1.tar", "bo_LATE_18_202_lab3.zip")
-        self.assertEqual(self.people(found), [("bo", "bo", "18", "bo_LATE_18_202_lab3.zip", True), ("oneilann", "oneilann", "17", "oneilann_17_201_lab3-1.tar", False)])
-        self.assertEqual(found.ignored, ["oneilann_17_200_lab3.tar"])
+        """The second number is the file's, and all files of a student are of one submission."""
+        found = self.class_of("oneilann_17_200_lab3.tar", "oneilann_17_201_notes.txt", "bo_LATE_18_202_lab3.zip")
+        self.assertEqual(self.people(found), [("bo", "bo", "18", "bo_LATE_18_202_lab3.zip", True), ("oneilann", "oneilann", "17", "oneilann_17_200_lab3.tar", False)])
+        self.assertEqual(found.ignored, ["oneilann_17_201_notes.txt"])
+        found = self.class_of("bo_18_202_lab2.tar", "bo_18_203_lab3.tar")
+        self.assertEqual([s.refused for s in found.submissions], ["it has 2 archives"])
 
     def test_a_stray_file_does_not_hide_whose_download_it_is(self) -> None:
         """As any folder of archives, it would lose the names, the numbers and what is late."""
@@ -318,10 +321,19 @@ class Layouts(unittest.TestCase):
         self.assertIn("GitHub Classroom", self.class_of("lab3-ann/.git/", "lab3-bo/.git/").layout)
 
     def test_any_names(self) -> None:
-        found = self.class_of("ann/", "Ann.tar", "a\nb\x1b[2J.tar", "$(reboot).tar.gz", "...", "README", "Жанна/")
+        found = self.class_of("ann/", "Ann.tar", "a\nb\x1b[2J.tar", "$(reboot).tar.gz", "...", "README", "Жанна/", "ann-49915e0d.zip")
         self.assertEqual([(student, name) for student, name, *_ in self.people(found)],
-                         [("reboot", "$(reboot)"), ("Ann", "Ann"), ("a-b-2J", "a\\x0ab\\x1b[2J"), ("ann-2", "ann"), ("student", "Жанна")])
+                         [("reboot", "$(reboot)"), ("Ann-b5710856", "Ann"), ("a-b-2J", "a\\x0ab\\x1b[2J"), ("ann-49915e0d", "ann"), ("ann-49915e0d-2", "ann-49915e0d"),
+                          ("student-22100eb1", "Жанна")])
         self.assertEqual(found.ignored, ["README", "..."])
+
+    def test_another_student_does_not_change_whose_folder_it_is(self) -> None:
+        """The folder has the student's earlier results."""
+        names = ["Ан Иванов_1001_assignsubmission_file_/", "李 梅_1002_assignsubmission_file_/", "Ann Lee_1003_assignsubmission_file_/"]
+        folders = {s.ident: s.student for s in self.class_of(*names).submissions}
+        self.assertEqual(folders, {"1001": "student-1001", "1002": "student-1002", "1003": "Ann-Lee"})
+        self.assertLessEqual(folders.items(), {s.ident: s.student for s in self.class_of("丁 一_1000_assignsubmission_file_/", *names).submissions}.items())
+        self.assertEqual([s.student for s in self.class_of(names[2], "Ann Lee_1004_assignsubmission_file_/").submissions], ["Ann-Lee-1003", "Ann-Lee-1004"])
 
     def test_an_archive_is_one_whatever_its_name(self) -> None:
         with tempfile.TemporaryDirectory() as scratch:

@@ -114,15 +114,16 @@ class Times(unittest.TestCase):
 
     def test_nothing_that_was_handed_in_has_no_date(self) -> None:
         (self.folder / "empty").mkdir()
-        for marked in (None, True):
-            self.assertEqual(late.applied(late.policy("10%/day"), DEADLINE, self.submission("empty", marked), Taken(), 0, 100), late.Late("", "", 0))
+        self.assertEqual(late.applied(late.policy("10%/day"), DEADLINE, self.submission("empty"), Taken(), 0, 100), late.Late("", "", 0))
 
     def test_a_platform_that_marks_late_submissions_says_which_are(self) -> None:
-        """Its files' times may be those of the download."""
+        """Its files' times are those of the download, some days later."""
+        (self.folder / "downloaded").touch()
         rule = late.policy("10%/day, after 15 minutes")
-        for path, marked, points in (("new", None, 70), ("new", True, 70), ("new", False, 80), ("old", True, 70), ("old", None, 80)):
+        for path, marked, points in (("new", None, 70), ("new", True, 70), ("new", False, 80), ("old", True, 70), ("old", None, 80), ("downloaded", True, 70)):
             got = late.applied(rule, DEADLINE, self.submission(path, marked), Taken(), 80, 100)
             self.assertEqual(got.points, points, (path, marked))
+            self.assertEqual((got.submitted, got.clock) if marked else "", ("", "platform") if marked else "")
 
     def test_the_points_of_the_grade_stay_and_nothing_is_graded_again(self) -> None:
         entry = main.Entry(self.submission("new"), Taken({"kern/x.c": b"x"}), "0" * 64)

@@ -160,6 +160,16 @@ class Commands(unittest.TestCase):
         self.assertEqual(self.run_main("--lab", "1", "/nope/x.zip"), (2, "OUT=/nope/x.zip cannot be written: No such file or directory\n"))
         self.assertEqual(self.run_main("--lab", "1", str(self.at)), (2, f"OUT={self.at} cannot be written: Is a directory\n"))
 
+    def test_a_tree_without_git_is_said(self) -> None:
+        out = self.at / "x.zip"
+        with patch.object(tree, "ROOT", self.at):
+            status, said = self.run_main("--lab", "1", str(out))
+        self.assertEqual((status, out.exists()), (2, False))
+        self.assertRegex(said, "^gradescope: .* must be a clone of this repository, because git lists its files: fatal: .*\n$")
+
+    def test_a_seed_is_one_word_of_the_script(self) -> None:
+        self.assertIn(" --jobs 1 --seed 'spring; reboot'", platforms.template("run_autograder", 1, "spring; reboot"))
+
     def test_a_workflow_is_written_only_into_a_tree_that_was_handed_out(self) -> None:
         words = ("--classroom", "--lab", "1", str(self.at))
         for name in ("labs/1-mcount-stub", "labs/2-call-site-records", "labs/staff"):
@@ -201,8 +211,9 @@ class Classroom(unittest.TestCase):
             (at / "make").write_text(f"#!/bin/sh\necho \"$@\" >>told\n[ ! -e $4 ] || cp $4 build/grade.json\necho '{says}'\nexit 2\n")
             (at / "make").chmod(0o755)
             steps = workflow["jobs"]["run-autograding-tests"]["steps"]
+            self.assertEqual([step["with"] for step in steps if "checkout" in step.get("uses", "")], [{"fetch-depth": 0}])  # beneath.py looks for the first commit
             script = next(step for step in steps if step.get("id") == "grade")["run"]
-            done = subprocess.run(["bash", "-e", "-o", "pipefail", "-c", script], cwd=at, env={"PATH": f"{at}:/usr/bin:/bin", "GITHUB_OUTPUT": str(at / "output")},
+            done = subprocess.run(["bash", "-e", "-o", "pipefail", "-c", script], cwd=at, env={"PATH": f"{at}:/usr/bin:/bin", "GITHUB_OUTPUT": str(at / "output"), "GITHUB_WORKSPACE": str(at), "HOME": str(at)},
                                   capture_output=True, text=True, check=False)
             self.assertIn((at / "told").read_text(), "grade LAB=3 STAFF=1,2 ARCH=riscv64\ngrade LAB=3 STAFF=1,2 ARCH=arm64\n")
             self.assertEqual(steps[-1]["env"][f"{steps[-1]['with']['runners'].upper()}_RESULTS"], "${{ steps.grade.outputs.result }}")

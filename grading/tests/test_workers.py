@@ -189,11 +189,13 @@ class StandIn(OverSsh):
         (self.out / "returned").mkdir()
         shutil.move(self.out / "k.tar", self.out / "returned")
         (self.out / "returned/broken.tar").write_bytes(b"x" * 600)
+        (self.out / "returned/cut.tar").write_bytes((self.out / "returned/k.tar").read_bytes()[:1500])  # as after a power cut
         (self.out / "graded/k").mkdir()
         with contextlib.redirect_stderr(io.StringIO()) as said:
             workers.collect(self.out)
         self.assertEqual((json.loads(self.results()["k"])["said"], sorted(os.listdir(self.out / "graded"))), ("no walls", ["k"]))
         self.assertIn("broken.tar cannot be read", said.getvalue())
+        self.assertIn("cut.tar cannot be read", said.getvalue())
         self.assertEqual(list((self.out / "returned").iterdir()), [])
 
 
