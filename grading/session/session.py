@@ -23,6 +23,7 @@ from grading.verdict import Stopped, Verdict, blamed
 from qemu.machine import ROOT, Machine
 
 BUDGET = 4_000_000_000  # instructions that one CPU may execute in a graded boot
+PRINTED = 4 << 20  # bytes that a boot may print: the solutions print 0.2 MiB, and a UART takes 7 seconds for 4
 BEGINNING = 200_000  # observer records that are read if the log was too small: as many as a boot of a right solution needs. A million take 500 MiB
 KERNEL_BASE = 0xFFFFFFFF80000000
 INITRD = ROOT / "build/initrd.cpio"  # has the modules
@@ -88,7 +89,7 @@ class Session:
         """Boot, type all commands, power off, and return the evidence."""
         e, began = self._evidence, time.monotonic()
         try:
-            with blamed(), Run(self._machine, e.log, self._config(), self._budget) as machine:
+            with blamed(), Run(self._machine, e.log, self._config(), self._budget, PRINTED) as machine:
                 try:
                     with e.judged():
                         self._boot_and_off(machine)
