@@ -23,6 +23,7 @@ from grading.stimulus import schedules
 from grading.stimulus.schedules import CALLER, CHANGER, EACH_INSNS, EACH_SECONDS, Change, Played, Player, Schedule, ScheduleRun, some
 from grading.tests.test_registers import RecordedCalls, record
 from grading.truth.truth import Call
+from grading.verdict import Stopped
 
 ENDS, ENDED = 0x5000, 50
 OPS = 0x7000
@@ -180,6 +181,17 @@ class Chosen(unittest.TestCase):
         cpus.reach, cpus.run, cpus.all = reach, run, {CHANGER, CALLER}
         schedules._Play(player, cpus, ScheduleRun(Schedule(REGISTER, "ftrace_startup+0x98", "op_see"), 0), 1).run()
         self.assertTrue(made)
+
+    def test_no_step_is_one_at_which_the_other_cpu_is_stopped(self) -> None:
+        """Inside stop_machine() it waits for the change, and makes no call."""
+        log = [record(Kind.HIT, address) for address in (0x10, 0x20, 0x11, 0x21, 0x12, ENDS)]
+        player = mock.Mock(_steps={0x10: "before", 0x11: "inside", 0x12: "after"}, _stopping=[0x20, 0x21], _site="site", _places_of_call=set, _log=lambda _: log)
+        player.kernel.extent.return_value, player.kernel.exits.return_value, player.kernel.jumps_to.return_value = (ENDS, ENDS + 4), [ENDS], 0
+        todo, _ = Player._dry(player, REGISTER)
+        self.assertEqual([s.step for s in todo if not s.inside], ["before", "after"])
+        log.pop()
+        with self.assertRaisesRegex(Stopped, "'op 0 see calls_traced': register_ftrace_function did not return on CPU 0"):
+            Player._dry(player, REGISTER)
 
     def test_a_schedule_has_a_name(self) -> None:
         self.assertEqual(str(Schedule(REGISTER, "ftrace_startup+0x98", "op_see")), "register:ftrace_startup+0x98:op_see")
