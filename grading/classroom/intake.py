@@ -35,7 +35,7 @@ MEMBERS = 20_000  # files and folders that are looked at
 UNPACKED = 256 << 20  # bytes of an archive, unpacked
 CANDIDATES = 64  # files of a wanted name, in whatever folder
 SECONDS, MEMORY = 20, 1 << 30  # of processor time, and bytes, to read one submission
-PATIENCE = 600  # seconds of the clock, for each call of git: the host may be busy
+PATIENCE = 120  # seconds of the clock, for each call of git: the host may be busy
 SHOWN = 20  # names of ignored files
 FILE, FOLDER, OTHER = "file", "folder", "other"
 OF_THE_HOST = {errno.EACCES, errno.EPERM, errno.EIO, errno.ENOSPC, errno.EDQUOT, errno.EMFILE, errno.ENFILE}  # nothing that was handed in causes them
@@ -143,13 +143,27 @@ def _read(path: str) -> bytes:
 def git(repository: Path, *words: str) -> bytes:
     """Run git on a student's repository, in a sandbox and without its configuration, which may name programs."""
     inside = [repository.resolve() / name for name in ("HEAD", "objects", "refs", "packed-refs", "shallow")]
-    ended = box.run(["git", "-c", "safe.directory=*", f"--git-dir={repository.resolve()}", *words], inside,
+    signed = [word for form in ("openpgp", "x509", "ssh") for word in ("-c", f"gpg.{form}.program=/none")]  # a file may ask for a signature at each of its words
+    ended = box.run(["git", "-c", "safe.directory=*", *signed, f"--git-dir={repository.resolve()}", *words], inside,
                     limits=box.Limits(PATIENCE, UNPACKED, memory=MEMORY))
     if ended.status is None:
         raise Refused(f"git does not come to an end: {ended.over}")
     if ended.status:
         raise Refused(f"git cannot read it: {printable(ended.errors.decode(errors='replace').strip().split(chr(10))[-1])}")
     return ended.output
+
+
+def plain(repository: Path) -> None:
+    """Raises Refused if git would read something else than files here: it would wait for a pipe's other end."""
+    files = [repository / name for name in ("HEAD", "packed-refs", "shallow")]
+    for within in ("refs", "objects/info"):
+        for count, (at, folders, names) in enumerate(os.walk(repository / within)):
+            files += [Path(at, name) for name in [*folders, *names]]
+            if count > MEMBERS or len(files) > MEMBERS:
+                raise Refused(f"its .git has more than {MEMBERS} references")
+    for path in files:
+        if os.path.lexists(path) and not stat.S_ISREG(mode := os.lstat(path).st_mode) and not stat.S_ISDIR(mode):
+            raise Refused(f"{printable(str(path.relative_to(repository.parent)))} is neither a file nor a folder")
 
 
 def commit_of(repository: Path, tag: str, before: str) -> str:
@@ -263,6 +277,7 @@ def read(path: Path, wanted: tuple[str, ...], tag: str = "", before: str = "") -
     within = (path / ".git").is_dir() and not (path / ".git").is_symlink()  # a link may lead to another student's
     if within or bare(path):
         repository = path / ".git" if within else path
+        plain(repository)
         commit = commit_of(repository, tag, before)
         with tempfile.TemporaryFile() as scratch:
             taken = take(of_repository(repository, commit, scratch), wanted)

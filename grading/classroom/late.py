@@ -77,8 +77,11 @@ def submitted(submission: Submission, taken: Taken) -> tuple[datetime | None, st
             return moment(text), clock
         except ValueError:
             pass  # there is none, or a student gave the commit a date that is none
-    paths = [Path(at, name) for at, _, names in os.walk(submission.path) for name in names] or [submission.path]
-    times = [found.st_mtime for found in map(os.lstat, paths) if stat.S_ISREG(found.st_mode)]
+    try:
+        paths = [Path(at, name) for at, _, names in os.walk(submission.path) for name in names] or [submission.path]
+        times = [found.st_mtime for found in map(os.lstat, paths) if stat.S_ISREG(found.st_mode)]
+    except (OSError, RecursionError):  # a path that is too long, or too deep: intake.py has refused it
+        return None, ""
     if not times:
         return None, ""
     return datetime.fromtimestamp(min(max(0, *times), 2**32)).astimezone(), "file"  # an archive gives its files what times it likes

@@ -19,7 +19,7 @@ from pathlib import Path
 from grading.classroom.intake import archive, printable
 
 GRADESCOPE, MOODLE, CANVAS = "Gradescope's export", "Moodle's download", "Canvas's download"
-OF_MOODLE = re.compile(r"(?P<name>.+)_(?P<id>\d+)_assignsubmission_file_?(?P<file>.*)", re.S)
+OF_MOODLE = re.compile(r"(?P<name>.+?)_(?P<id>\d+)_assignsubmission_file_?(?P<file>.*)", re.S)
 OF_CANVAS = re.compile(r"(?P<name>[^_]+)(?P<late>_LATE)?_(?P<id>\d+)_(?P<number>\d+)_(?P<file>.+)", re.S)
 
 
@@ -54,16 +54,16 @@ def _found(folder: Path, entries: list[Path]) -> Class:
     metadata = folder / "submission_metadata.yml"
     if metadata.is_file() and not metadata.is_symlink():
         return _gradescope(entries, metadata)
-    if any(OF_MOODLE.fullmatch(path.name) for path in entries):
-        return _moodle(entries)
     if 2 * sum(bool(OF_CANVAS.fullmatch(path.name)) for path in entries) > len(entries):  # a name that a student chose may look like that
         return _canvas(entries)
+    if any(OF_MOODLE.fullmatch(path.name) for path in entries):  # after Canvas's: a file there may have such a name
+        return _moodle(entries)
     handed_in = [path for path in entries if path.is_dir() and not path.is_symlink() or archive(path)]
     of_name: dict[str, list[Path]] = {}
     for path in handed_in:
         of_name.setdefault(_stem(path), []).append(path)
     twice = {paths[0].name: f"there are {len(paths)} submissions of this name: {', '.join(printable(path.name) for path in paths)}" for paths in of_name.values() if len(paths) > 1}
-    repositories = bool(handed_in) and all((path / ".git").is_dir() for path in handed_in)
+    repositories = bool(handed_in) and all(os.path.isdir(path / ".git") for path in handed_in)
     return _class("a folder of repositories, as GitHub Classroom makes it" if repositories else "a folder, tar, zip or repository a student",
                   [(name, "", paths[0], None) for name, paths in of_name.items()], [path for path in entries if path not in handed_in], refused=twice)
 

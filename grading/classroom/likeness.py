@@ -19,6 +19,7 @@ from grading.classroom import one, pages, results, tree
 from grading.classroom.results import Row
 
 LEAST = 50  # per cent
+LONGEST = 64 << 10  # characters of a text that the page has
 SHOWN = 100  # pairs on the page
 SOLUTION = "the solution"
 RUN = 12  # tokens: with 8, files of the kernel that have nothing in common are alike by 7 per cent, with 12 by 2
@@ -87,7 +88,7 @@ def write(out: Path, lab: int, rows: list[Row], handed_out: dict[str, bytes], so
     texts[SOLUTION] = "(the lab's solution, in this tree)"
     results.table(out / "likeness.csv", [("per cent of the text", "of the instructions", "student", "student"), *((pair.text, pair.instructions, pair.first, pair.second) for pair in found)])
     lines = "".join(f"<details><summary>{pair.most} %: {escape(pair.first)}, {escape(pair.second)} (text {pair.text} %, instructions {pair.instructions} %)</summary>"
-                    f"<div class='columns'>{pages.pre(texts[pair.first])}{pages.pre(texts[pair.second])}</div></details>" for pair in found[:SHOWN])
+                    f"<div class='columns'>{pages.pre(texts[pair.first][:LONGEST])}{pages.pre(texts[pair.second][:LONGEST])}</div></details>" for pair in found[:SHOWN])
     (out / "likeness.html").write_text(pages.page(f"Lab {lab}: likeness", f"<h1>Lab {lab}: submissions that are alike</h1>\n<p>{len(found)} pairs have at least {LEAST} % of their "
                                                   f"runs of {RUN} tokens of the text in common, or of their runs of {RUN_OF_INSTRUCTIONS} instructions; the first {min(SHOWN, len(found))} are "
                                                   f"shown. Names do not count, nor does what was handed out. This is no verdict: there may be one way to write it.</p>\n{lines}"))

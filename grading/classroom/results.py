@@ -73,8 +73,8 @@ class Row:
 
 
 def cell(value: object) -> object:
-    """A cell that no spreadsheet takes for a formula."""
-    return f"'{value}" if isinstance(value, str) and value[:1] in ("=", "+", "-", "@", "\t", "\r") else value
+    """A cell that no spreadsheet takes for a formula, also one that separates cells by semicolons or tabs."""
+    return re.sub(r"(^|[;|\t\r\n])(\s*[=+\-@]|[\t\r])", r"\1'\2", value) if isinstance(value, str) else value
 
 
 def table(path: Path, lines: Iterable[Iterable[object]]) -> None:

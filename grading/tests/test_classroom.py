@@ -354,6 +354,12 @@ class Results(WithFolder):
         results.gradescope(self.folder / "results.json", rows[0])
         self.assertEqual([t["status"] for t in json.loads((self.folder / "results.json").read_text())["tests"]], ["passed", "failed"] * 2)
 
+    def test_no_cell_is_a_formula(self) -> None:
+        """Some spreadsheets separate cells by semicolons or tabs."""
+        for text, safe in (("=1", "'=1"), (" +1", "' +1"), ("\t1", "'\t1"), ("x;=1+1;\t@SUM(1)", "x;'=1+1;'\t@SUM(1)"), ("a|-b", "a|'-b"), ("rung (riscv64): a-b=c", "rung (riscv64): a-b=c")):
+            self.assertEqual(results.cell(text), safe)
+        self.assertEqual(results.cell(-1), -1)
+
     def test_prairielearn(self) -> None:
         at = self.folder / "prairielearn.json"
         def read(row: results.Row) -> dict[str, Any]:

@@ -7,6 +7,7 @@ import errno
 import gzip
 import io
 import os
+import shutil
 import signal
 import subprocess
 import tarfile
@@ -134,6 +135,25 @@ class Intake(unittest.TestCase):
             self.assertEqual(taken(at, WANTED).refused, "git does not come to an end: it took more than 9 seconds")
 
     @user_namespaces
+    def test_a_repository_is_made_of_files(self) -> None:
+        """git would wait for a pipe's other end, which no limit of processor time ends."""
+        for name in ("HEAD", "packed-refs", "shallow", "refs/heads/new", "objects/info/alternates"):
+            at = self.repository((b"first\n", "2030-01-01T12:00:00Z"))
+            (at / ".git" / name).unlink(missing_ok=True)
+            os.mkfifo(at / ".git" / name)
+            self.assertEqual(taken(at, WANTED).refused, f".git/{name} is neither a file nor a folder")
+            shutil.rmtree(at)
+        (self.repository((b"first\n", "2030-01-01T12:00:00Z")) / ".git/refs/heads/new").symlink_to("/dev/ptmx")
+        self.assertEqual(taken(at, WANTED).refused, ".git/refs/heads/new is neither a file nor a folder")
+
+    @user_namespaces
+    def test_git_verifies_no_signature(self) -> None:
+        """An archive's file may ask for that at each of its words, and each starts gpg."""
+        with patch.object(box, "run", return_value=box.Came(0, b"", b"")) as run:
+            intake.git(Path("/x"), "archive", "HEAD")
+        words = run.call_args[0][0]
+        self.assertEqual([word for word in words if word.startswith("gpg.")], [f"gpg.{form}.program=/none" for form in ("openpgp", "x509", "ssh")])
+
     def test_a_bare_repository_of_any_name(self) -> None:
         at = self.repository((b"first\n", "2030-01-01T12:00:00Z"))
         (at / ".git").rename(self.folder / "bo")
@@ -316,6 +336,14 @@ class Layouts(unittest.TestCase):
         self.assertEqual([(s.name, s.ident) for s in found.submissions], [("Ann", "1001")])
         self.assertEqual(found.ignored, [text, *more])
         self.assertEqual(len(self.class_of("ann.tar", "bo.tar", "the_18_202_others.tar").submissions), 3)
+
+    def test_a_file_of_canvas_may_have_a_name_as_in_moodle(self) -> None:
+        found = self.class_of("annlee_17_201_x_1_assignsubmission_file_y.tar", "bocox_18_202_lab3.tar", "cydee_19_203_lab3.tar")
+        self.assertEqual((found.layout, [s.ident for s in found.submissions]), (layouts.CANVAS, ["17", "18", "19"]))
+
+    def test_a_file_s_name_does_not_make_it_another_student_s(self) -> None:
+        found = self.class_of("Ann_1001_assignsubmission_file_x_1002_assignsubmission_file_lab3.tar", "Bo_1002_assignsubmission_file_lab3.tar")
+        self.assertEqual([(s.name, s.ident, s.refused) for s in found.submissions], [("Ann", "1001", ""), ("Bo", "1002", "")])
 
     def test_repositories(self) -> None:
         self.assertIn("GitHub Classroom", self.class_of("lab3-ann/.git/", "lab3-bo/.git/").layout)

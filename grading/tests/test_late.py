@@ -7,6 +7,7 @@ import csv
 import io
 import json
 import os
+import subprocess
 import tempfile
 import unittest
 from dataclasses import replace
@@ -111,6 +112,21 @@ class Times(unittest.TestCase):
             with patch("grading.classroom.late.os.lstat", return_value=os.stat_result((0o100644, 0, 0, 1, 0, 0, 0, 0, seconds, 0))):
                 when, _ = late.submitted(self.submission(), Taken())
             self.assertEqual(when and when.year, year)
+
+    def test_a_tree_that_is_too_deep_has_no_date(self) -> None:
+        at = deep = self.folder / "deep"
+        deep.mkdir()
+        before = os.getcwd()
+        self.addCleanup(os.chdir, before)
+        os.chdir(at)
+        for _ in range(1900):
+            os.mkdir("a")
+            os.chdir("a")
+        os.chdir(before)
+        try:
+            self.assertEqual(late.submitted(self.submission("deep"), Taken()), (None, ""))
+        finally:
+            subprocess.run(["rm", "-r", str(deep)], check=True)
 
     def test_nothing_that_was_handed_in_has_no_date(self) -> None:
         (self.folder / "empty").mkdir()

@@ -58,7 +58,8 @@ def place(folder: str, name: str, target: str) -> None:
 def check_depends(path: str) -> None:
     """make reads this file, so it may contain only names of files and colons, nothing that make executes."""
     with open(path, encoding="ascii", errors="replace") as file:
-        if not re.fullmatch(r"([\w./+~: -]|\\?\n)*", file.read(MESSAGES), re.A):
+        text = file.read(MESSAGES + 1)
+        if len(text) > MESSAGES or not re.fullmatch(r"([\w./+~: -]|\\?\n)*", text, re.A):
             raise Refused("it includes a file whose name no file of the kernel has")
 
 
