@@ -1,4 +1,5 @@
 """A handed-in file is compiled within walls: the files that the compiler sees and writes, its limits, and the messages."""
+import contextlib
 import os
 import subprocess
 import sys
@@ -59,6 +60,13 @@ class Compile(unittest.TestCase):
             with self.subTest(name=name):
                 (self.source.parent / name).write_text("\n")
                 self.stopped(f'#include "{name}"\n', "whose name no file of the kernel has", "-MMD", "-MP")
+
+    def test_a_list_of_files_that_is_too_long_to_check_is_none(self) -> None:
+        depends = self.folder / "depends"
+        for text, ends in (("a.o: b.h\n", False), (" " * compiler.MESSAGES + "\nx:=$(shell touch y)\n", True)):
+            depends.write_text(text)
+            with self.subTest(size=len(text)), self.assertRaises(compiler.Refused) if ends else contextlib.nullcontext():
+                compiler.check_depends(str(depends))
 
     def test_its_memory_ends(self) -> None:
         self.stopped('__asm__(".rept 100000000; .8byte 1, 2, 3, 4; .endr");\n', "it needs more than 1024 MiB of memory")
