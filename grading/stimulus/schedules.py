@@ -139,7 +139,7 @@ class Player:
         self.played: list[Played] = []
         self.kernel = kernel
         self._steps = stepping(kernel, sources)
-        self._stopping = [stop, *returns.ends(kernel, STOPS)] if (stop := kernel.symbol(STOPS)) else [0]  # where A's stop_machine() begins and ends
+        self._stopping = [stop, *returns.ends(kernel, STOPS)] if (stop := kernel.symbol(STOPS)) else []  # where A's stop_machine() begins and ends
         own = kernel.symbol("__ftrace_text_start"), kernel.symbol("__ftrace_text_end")
         self._places = {f.start: f.name for f in kernel.functions if own[0] <= f.start < own[1]}
         site = next(s.address for s in kernel.sites if s.function.name == CALLED)
@@ -198,7 +198,7 @@ class Player:
         insns = next(r.insns for r in log if r.addr in ends) - next((r.insns for r in log if r.addr in self._steps), 0)
         stopped = False  # B, by A's stop_machine(): A cannot be held there while B calls
         for r in takewhile(lambda r: r.addr not in ends, log):
-            stopped = r.addr == self._stopping[0] or stopped and r.addr not in self._stopping
+            stopped = r.addr in self._stopping[:1] or stopped and r.addr not in self._stopping
             if r.addr in self._steps and not stopped:
                 counted[self._steps[r.addr]] = counted.get(self._steps[r.addr], 0) + 1
         steps = [s if n == 1 else f"{s}#{n}" for s, times in counted.items() for n in range(1, min(times, AGAIN) + 1)]
