@@ -88,7 +88,7 @@ def _class(layout: str, found: list[tuple[str, str, Path, bool | None]], ignored
     for student, (name, ident, path, late) in zip(plain, found):
         if known[student.lower()] > 1 or not name.isascii() or len(name) > 60:
             student += f"-{ident if ident.isdecimal() else hashlib.sha256(os.fsencode(path.name)).hexdigest()[:8]}"
-        while student.lower() in used:  # somebody chose such a name
+        while student.lower() in used:  # the name of another folder in IN may end like this
             student += "-2"
         used.add(student.lower())
         submissions.append(Submission(student, printable(name), ident, path, late, (times or {}).get(path.name, ""), (refused or {}).get(path.name, ""), layout if ident else ""))
