@@ -8,8 +8,12 @@ import functools
 import os
 import re
 import secrets
+import shlex
 import shutil
+import subprocess
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -35,6 +39,7 @@ from qemu.machine import ARCHES, ROOT
 EXIT_FAIL, EXIT_USAGE, EXIT_HARNESS = 1, 2, 3
 NARROWEST = 80  # columns; a narrower table would cut words
 KERNEL_FILES = ("callsite.elf", "callsite.map", "Image", "recordmcount")
+SHARED = ("initrd.cpio", "modules")  # of all kernels of an architecture
 
 
 def seed_of(text: str) -> int:
@@ -61,6 +66,8 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--budget", type=int, default=BUDGET, help="the number of instructions that one CPU may execute in a boot")
     parser.add_argument("--submit", action="store_true", help="write the lab's files into one tar")
     parser.add_argument("--kernels", type=Path, default=ROOT / "build", help="the folder that has ARCH/callsite.elf")
+    parser.add_argument("--variant", default="", help="the kernels are those in ARCH/VARIANT/ of that folder, and what they share is in ARCH/")
+    parser.add_argument("--make", metavar="COMMAND", help="the command that builds the kernels; it is run when nothing else speaks against a grade")
     parser.add_argument("--out", type=Path, default=ROOT / "build", help="the folder for grade.json, best.json, logs and the tar")
     return parser.parse_args()
 
@@ -162,9 +169,8 @@ def under_gdb(grades: list[report.Grade], outcomes: dict[str, ArchResult], rung:
     return replay.under_gdb(evidence, result.rung, finding, outcomes[graded.arch].moments[number, boot], console)
 
 
-def take_copies(options: argparse.Namespace) -> None:
-    """Copy the kernels, and let options.kernels name the copies: `make` may build others meanwhile. Locks options.lock, which ends when it is closed, because two
-    grades would write the same files. Raises Refused if another grade has the lock."""
+def lock(options: argparse.Namespace) -> None:
+    """Lock options.lock, which ends when it is closed, because two grades would write the same files. Raises Refused if another grade has the lock."""
     folder = options.out / "grade"
     folder.mkdir(parents=True, exist_ok=True)
     options.lock = (folder / "lock").open("w")
@@ -172,25 +178,50 @@ def take_copies(options: argparse.Namespace) -> None:
         fcntl.flock(options.lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
         raise Refused(f"another grade writes its results into {os.path.relpath(options.out)}/; wait until it has ended") from None
+
+
+def make(command: str) -> None:
+    """Build the kernels. The files of make's job server are passed on. Raises Refused if make fails, which has said why."""
+    if subprocess.run(shlex.split(command), close_fds=False, check=False).returncode:
+        raise Refused(f"{Verdict.BUILD.value}: make says above what is wrong")
+
+
+def unlike(kernel: Kernel) -> str:
+    """A sentence if the image that is booted is not the one that was linked, or ''."""
+    return "" if kernel.is_in(kernel.path.with_name("Image").read_bytes()) else f"the Image of {kernel.arch} was not made from its callsite.elf; type make"
+
+
+@contextmanager
+def no_build(folder: Path) -> Iterator[None]:
+    """Meanwhile no make builds in this folder: each has the folder's lock while it does."""
+    with (folder / ".lock").open("a") as held:
+        fcntl.flock(held, fcntl.LOCK_SH)
+        yield
+
+
+def take_copies(options: argparse.Namespace) -> None:
+    """Copy the kernels, and let options.kernels name the copies: `make` may build others meanwhile. Raises Refused if there is no kernel."""
+    copies = options.out / "grade/kernels"
+    shutil.rmtree(copies, ignore_errors=True)
     for arch in options.arch:
-        (folder / "kernels" / arch).mkdir(parents=True, exist_ok=True)
-        for name in KERNEL_FILES:
-            copy = folder / "kernels" / arch / name
-            copy.unlink(missing_ok=True)
-            if (file := options.kernels / arch / name).exists():
-                shutil.copy2(file, copy)
-        tree = folder / "kernels" / arch / TREE
-        tree.unlink(missing_ok=True)
-        tree.symlink_to(tree_of(options.kernels / arch / KERNEL_FILES[0]))
-    options.kernels = folder / "kernels"
+        shared, into = options.kernels / arch, copies / arch
+        folder = shared / options.variant
+        if not (folder / KERNEL_FILES[0]).exists():
+            raise Refused(f"{Verdict.BUILD.value}: there is no kernel for {arch}; type make")
+        into.mkdir(parents=True)
+        with no_build(shared):
+            for file in [*(folder / name for name in KERNEL_FILES), *(shared / name for name in SHARED)]:
+                if file.is_dir():
+                    shutil.copytree(file, into / file.name)
+                elif file.exists():
+                    shutil.copy2(file, into)
+            (into / TREE).symlink_to(tree_of(folder / KERNEL_FILES[0]))
+    options.kernels = copies
 
 
 def refuse(options: argparse.Namespace) -> rubric.Rung | None:
-    """Prepare a grade: copy the kernels, choose the seed, build the observer. Returns the rung that --rung names, or None. Raises Refused if these options or
+    """Prepare a grade: choose the seed, build the kernels, copy them, build the observer. What can be refused without a kernel is refused first. Returns the rung that --rung names, or None. Raises Refused if these options or
     kernels cannot be graded, Unfit if this host cannot grade, Stopped if a kernel's ELF file cannot be read."""
-    missing = [a for a in options.arch if not (options.kernels / a / "callsite.elf").exists()]
-    if missing:
-        raise Refused(f"{Verdict.BUILD.value}: there is no kernel for {', '.join(missing)}; type make")
     unfinished = nothing_own(options.lab, options.staff) or as_handed_out(options.lab, options.arch, options.staff)
     if unfinished:
         raise Refused(unfinished)
@@ -202,15 +233,19 @@ def refuse(options: argparse.Namespace) -> rubric.Rung | None:
         raise Refused(f"MACHINE=: no rung of lab {options.lab} can be judged by the console alone")
     if options.gdb:
         replay.needs()
-    take_copies(options)
     options.seed = seed_of(options.seed) if options.seed else secrets.randbits(64)
+    rung = wanted_rung(options)
+    lock(options)
+    if options.make:
+        make(options.make)
+    take_copies(options)
     for arch in options.arch if not options.machine else []:
         plugin.build(arch)
     with blamed():
-        wrong = [why for arch in options.arch if (why := broken(kernel_in(options.kernels, arch)))]
+        wrong = [why for arch in options.arch if (why := broken(kernel_in(options.kernels, arch)) or unlike(kernel_in(options.kernels, arch)))]
     if wrong:
         raise Refused(f"{Verdict.BUILD.value}: {wrong[0]}")
-    return wanted_rung(options)
+    return rung
 
 
 def main() -> int:

@@ -30,7 +30,7 @@ from qemu.machine import ARCHES  # noqa: E402
 WALK, DIRECT, FPROBE = "kern/ftrace/stages/graph_walk", "kern/ftrace/trace/trace_graph_direct", "kern/ftrace/probes/fprobe"
 HIDDEN = ((5, WALK), (6, DIRECT), (7, DIRECT), (8, DIRECT), (8, FPROBE))
 CONTENTS = ("docs/index.md", "docs/mkdocs.yml")  # a line for each page
-INSTRUCTORS = re.compile(r"labs/(?!\d+-[^/]+/(?!wrong/|equivalent$)|(student|handed_in)\.mk$|begun\.py$)|grading/(tests/|classroom/|selftest/(wrong|mutants|mutations|class_of|handed_out)\.py$)|\.ci/run$|docs/(instructors|platforms)\.md$|"
+INSTRUCTORS = re.compile(r"labs/(?!\d+-[^/]+/(?!wrong/|equivalent$)|(student|staff|begun|handed_in)\.mk$|begun\.py$)|grading/(tests/|classroom/|selftest/(wrong|mutants|mutations|class_of|handed_out)\.py$)|\.ci/run$|docs/(instructors|platforms)\.md$|"
                          rf"({'|'.join((WALK, DIRECT, FPROBE))})\.c$")
 CROSS = {"riscv64": "riscv64-linux-gnu-", "arm64": "aarch64-linux-gnu-"}
 STAGES = re.compile(r"^STAGES := .*$", re.M)
@@ -137,7 +137,7 @@ def staff(out: Path, stages: dict[int, list[str]], last: int) -> None:
     for stage in range(2, last + 1):
         wanted = {arch: objects(stages, stage, arch) for arch in ARCHES}
         built = [f"build/{arch}/lab{stage}/{o}" for arch in ARCHES for o in wanted[arch]]
-        run("make", "-s", "-j2", f"LAB={stage}", "build/recordmcount", *built)
+        run("make", "-s", "-j2", f"LAB={stage}", *(f"build/{arch}/lab{stage}/recordmcount" for arch in ARCHES), *built)
         for arch in ARCHES:
             for name, whose in wanted[arch].items():
                 strip(arch, ROOT / f"build/{arch}/lab{stage}/{name}", folder / f"{arch}/lab{stage}/{whose}/{name}")
@@ -147,7 +147,7 @@ def staff(out: Path, stages: dict[int, list[str]], last: int) -> None:
             strip(arch, ROOT / f"build/{arch}/lab{lab}/{name}.o", folder / f"{arch}/always{lab}/{name}.o")
     if last >= 3:
         (folder / platform.machine()).mkdir()
-        run("strip", "-o", folder / platform.machine() / "recordmcount", "build/recordmcount")
+        run("strip", "-o", folder / platform.machine() / "recordmcount", f"build/{ARCHES[0]}/lab3/recordmcount")
     if last >= 5:
         graph_test(folder)
 

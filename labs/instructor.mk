@@ -33,7 +33,7 @@ given = $(if $($2),$1=$(call quoted,$($2)))
 .PHONY: handout
 handout: build/.setup ## OUT=dir [LABS=0-4]: the tree that students get: starts, the staff's objects, one commit
 	$(if $(OUT),,$(error make handout needs OUT=dir))
-	@$(PYTHON) labs/handout.py $(call quoted,$(OUT)) --labs $(call quoted,$(or $(LABS),0-$(last_graded))) $(foreach n,$(STAGES),--stage $n $(ftrace_lab.$n) $(ftrace_tests.$n))
+	@$(PYTHON) labs/handout.py $(call quoted,$(OUT)) --labs $(call quoted,$(or $(LABS),0-$(LAST_LAB))) $(foreach n,$(STAGES),--stage $n $(ftrace_lab.$n) $(ftrace_tests.$n))
 
 .PHONY: test-labs
 test-labs: $(setup) ## [LAB=n] [ARCH=..] [SEED=n]: solutions, starts and wrong solutions get what they must, and the students' tree can be used (half an hour); SEED: what .ci/run took

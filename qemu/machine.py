@@ -41,6 +41,11 @@ def extra_options() -> list[str]:
     return shlex.split(os.environ.get("QEMU_EXTRA", ""))
 
 
+def initrd_of(arch: str, tests: bool = False) -> Path:
+    """The initrd that the build makes for an architecture; with `tests`, the one of TESTS=1."""
+    return ROOT / "build" / arch / f"initrd{'-tests' if tests else ''}.cpio"
+
+
 @dataclass
 class Machine:
     """One machine with one kernel; the defaults are those of `make run`."""
@@ -49,7 +54,7 @@ class Machine:
     smp: int = 1
     memory: int = 128  # MiB
     append: str = ""
-    image: Path | None = None  # default: build/<arch>/Image
+    image: Path | None = None  # default: the finished kernel's
     initrd: Path | None = None
     uboot: bool = False
     card: Path | None = None  # with uboot: boots from this, a card's image or a folder that QEMU serves by TFTP; default: make_boot_disk()
@@ -63,7 +68,7 @@ class Machine:
     extra: list[str] = field(default_factory=list)
 
     def image_path(self) -> Path:
-        return self.image or ROOT / "build" / self.arch / "Image"
+        return self.image or ROOT / "build" / self.arch / FINISHED / "Image"
 
     def load_address(self) -> int:
         """The physical address of the image's first byte when the kernel is entered."""

@@ -22,7 +22,7 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from qemu.emulator import Unfit, find  # noqa: E402
-from qemu.machine import ARCHES, ROOT, WITH_US, Machine, extra_options  # noqa: E402
+from qemu.machine import ARCHES, ROOT, WITH_US, Machine, extra_options, initrd_of  # noqa: E402
 from qemu.reason import Reason  # noqa: E402
 
 
@@ -95,11 +95,11 @@ def parse(arguments: list[str]) -> tuple[Machine, bool]:
     parser.add_argument("--gic", type=int, choices=(2, 3), default=2, help="arm64: interrupt controller")
     parser.add_argument("--el", type=int, choices=(1, 2), default=1, help="arm64: exception level at entry")
     parser.add_argument("--image", type=Path)
-    parser.add_argument("--initrd", type=Path, help="default: build/initrd.cpio when it is there")
+    parser.add_argument("--initrd", type=Path, help="default: build/<arch>/initrd.cpio, if it is there")
     parser.add_argument("--icount", action="store_true", help="count instructions exactly (one CPU)")
     parser.add_argument("--print", action="store_true", help="print QEMU's command line and stop")
     a = parser.parse_args(arguments)
-    initrd = a.initrd or ROOT / "build/initrd.cpio"
+    initrd = a.initrd or initrd_of(a.arch)
     machine = Machine(a.arch, a.smp, a.memory, a.append, a.image, initrd if initrd.exists() else None,
                       uboot=a.boot == "uboot", load=a.load, gic=a.gic, el2=a.el == 2, icount=a.icount)
     return machine, a.print

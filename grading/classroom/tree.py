@@ -94,7 +94,7 @@ def staff(lab: int, staffed: Sequence[str] = ()) -> str:
 def make(lab: int, arch: str, staffed: Sequence[str] = ()) -> list[str]:
     """The command that builds a submission's kernel for this architecture, in the submission's tree."""
     linked = staff(lab, staffed)
-    return ["make", "-s", f"LAB={lab}", *([f"STAFF={linked}"] if linked else []), *(f"build/{arch}/{name}" for name in ("callsite.elf", "callsite.map", "Image")), "build/initrd.cpio"]
+    return ["make", "-s", f"LAB={lab}", *([f"STAFF={linked}"] if linked else []), f"ARCH={arch}", "all"]
 
 
 @contextmanager

@@ -101,6 +101,11 @@ class Kernel:
                 return data[address - start:address - start + size]
         raise ValueError(f"{address:#x} is not in {self.path.name}")
 
+    def is_in(self, image: bytes) -> bool:
+        """Does this image, which is what a machine boots, have the bytes of this ELF file?"""
+        base = min(start for start, _ in self._segments)
+        return all(image[start - base:start - base + len(data)] == data for start, data in self._segments)
+
     def word(self, address: int) -> int:
         return int.from_bytes(self.read(address, 4), "little")
 

@@ -110,7 +110,7 @@ class ScratchTree:
     def code(self, file: str) -> str:
         """The digest of the object, or host program, that the file compiles to; "" if it does not compile."""
         host = file.endswith("/recordmcount.c")
-        target = "build/recordmcount" if host else str(Path(f"build/{self.arch}/lab{self.lab}", file).with_suffix(".o"))
+        target = f"build/{self.arch}/lab{self.lab}/recordmcount" if host else str(Path(f"build/{self.arch}/lab{self.lab}", file).with_suffix(".o"))
         if self.make(target).returncode:
             return ""
         stripped = self.path / "build/stripped"

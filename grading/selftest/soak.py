@@ -50,7 +50,7 @@ def arguments() -> argparse.Namespace:
 def build(labs: list[int], arches: list[str]) -> str:
     """Build each lab's kernels in a folder of their own. Returns a digest of them and of the harness."""
     for lab in labs:
-        subprocess.run(["make", "-s", "-C", ROOT, f"LAB={lab}", "build/initrd.cpio", *(f"build/{arch}/lab{lab}/Image" for arch in arches)], check=True)
+        subprocess.run(["make", "-s", "-C", ROOT, f"LAB={lab}", *(f"build/{arch}/{name}" for arch in arches for name in ("initrd.cpio", f"lab{lab}/Image"))], check=True)
         (FOLDER / f"lab{lab}").mkdir(parents=True, exist_ok=True)
         for arch in arches:
             subprocess.run(["ln", "-sfn", ROOT / f"build/{arch}/lab{lab}", FOLDER / f"lab{lab}/{arch}"], check=True)

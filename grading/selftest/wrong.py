@@ -109,7 +109,7 @@ def images(lab: int, arches: tuple[str, ...], start: bool = False) -> list[str]:
 
 def prepare(lab: int, whole: bool = False, arches: tuple[str, ...] = ARCHES) -> None:
     for start in (False, True) if whole else (False,):
-        done = make(ROOT, f"{'START' if start else 'LAB'}={lab}", "build/initrd.cpio", *images(lab, arches, start))
+        done = make(ROOT, f"{'START' if start else 'LAB'}={lab}", *(f"build/{arch}/initrd.cpio" for arch in arches), *images(lab, arches, start))
         if done.returncode:
             raise BadPatch(f"{'the start of ' if start else ''}lab {lab} does not build:\n{done.stderr}")
 
@@ -122,7 +122,7 @@ def fresh(tree: Path, lab: int, arch: str) -> Path:
     """Make the scratch tree anew: a copy of the sources and the built files, with the same times."""
     shutil.rmtree(tree, ignore_errors=True)
     tree.mkdir(parents=True)
-    built = ("build/.setup", "build/recordmcount", f"build/{arch}/include", f"build/{arch}/lab{lab}")
+    built = ("build/.setup", f"build/{arch}/initrd.cpio", f"build/{arch}/include", f"build/{arch}/lab{lab}")
     subprocess.run(["cp", "-a", "--parents", *TREE, *(name for name in built if (ROOT / name).exists()), tree], cwd=ROOT, check=True)
     return tree
 

@@ -15,7 +15,7 @@ from grading.evidence.evidence import Coming, Complaint, Filter, Going, Held, Lo
 from grading.machine.hold import interleaved
 from grading.machine.machine import Run
 from grading.machine.observer import Config
-from grading.session.session import BUDGET, INITRD, KERNEL_BASE, WORKLOAD_SECONDS, Session
+from grading.session.session import BUDGET, KERNEL_BASE, WORKLOAD_SECONDS, Session, made_with
 from grading.stimulus import seeded
 from grading.stimulus.schedules import LINE_INSNS
 from grading.text.trace_text import parse
@@ -44,7 +44,7 @@ def inside(near: Module, far: Module) -> Iterator[tuple[Module, Module, tuple[st
 
 
 def _file(kernel: Kernel, name: str) -> ModuleFile:
-    return ModuleFile(INITRD.parent / kernel.arch / f"modules/{name}.ko", kernel)
+    return ModuleFile(made_with(kernel) / f"modules/{name}.ko", kernel)
 
 
 def scheduled(kernel: Kernel) -> tuple[Module, ...]:

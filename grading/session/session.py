@@ -26,7 +26,6 @@ BUDGET = 4_000_000_000  # instructions that one CPU may execute in a graded boot
 PRINTED = 4 << 20  # bytes that a boot may print: the solutions print 0.2 MiB, and a UART takes 7 seconds for 4
 BEGINNING = 200_000  # observer records that are read if the log was too small: as many as a boot of a right solution needs. A million take 500 MiB
 KERNEL_BASE = 0xFFFFFFFF80000000
-INITRD = ROOT / "build/initrd.cpio"  # has the modules
 BOOT_SECONDS = 60  # from power-on to the first prompt; for the whole boot: LONGEST in grading/machine/machine.py
 FILTERS = "set_ftrace_filter", "set_ftrace_notrace"
 WORKLOAD_SECONDS = 90  # for one run of the seeded workload
@@ -69,9 +68,15 @@ def text_alias(kernel: Kernel) -> int:
     return 0xFFFFFFF800000000 + kernel.text[0] - KERNEL_BASE
 
 
+def made_with(kernel: Kernel) -> Path:
+    """The folder of the initrd and of modules/, which the initrd has: a grade has copies of them beside the kernel's; the build has them one folder higher."""
+    folder = kernel.path.absolute().parent
+    return folder if (folder / "initrd.cpio").exists() else ROOT / "build" / kernel.arch
+
+
 def machine_of(kernel: Kernel, lab: int, smp: int) -> Machine:
     return Machine(kernel.arch, smp, image=kernel.path.with_name("Image"), icount=lab >= 5 and smp == 1,
-                   initrd=INITRD if lab >= 7 else None)
+                   initrd=made_with(kernel) / "initrd.cpio" if lab >= 7 else None)
 
 
 class Session:

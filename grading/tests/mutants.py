@@ -32,7 +32,7 @@ def forgets_an_argument(kernel: Kernel) -> tuple[int, list[int]]:
 
 def build(lab: int = 4) -> None:
     images = [f"build/{a}/lab{lab}/Image" for a in ARCHES]
-    subprocess.run(["make", "-s", "-C", str(ROOT), f"LAB={lab}", "build/initrd.cpio", *images], check=True)
+    subprocess.run(["make", "-s", "-C", str(ROOT), f"LAB={lab}", *(f"build/{arch}/initrd.cpio" for arch in ARCHES), *images], check=True)
 
 
 def wrong_kernel(arch: str, name: str, mistake: Mistake, lab: int) -> Kernel:

@@ -37,14 +37,13 @@ from grading.session import rubric
 from grading.session.line_parts import BEFORE
 from grading.session.line_session import Place
 from grading.session.module_session import INSIDE, OTHER, REQUEST, SECOND
-from grading.session.session import INITRD
 from grading.stimulus import seeded, workload
 from grading.text import graph_text
 from grading.text.trace_text import PROBE_LINE, parse
 from grading.tests.noise import Board, Far, Noise, Shell
 from grading.verdict import Refused, Stopped, Verdict
 from kern.tests import board_trees, board_uboots
-from qemu.machine import FETCHED, ROOT, WITH_US, Machine, boot_script
+from qemu.machine import FETCHED, ROOT, WITH_US, Machine, boot_script, initrd_of
 
 LOGS = ROOT / "build/tests/line"
 MINUTES = 10 if os.environ.get("EVERY") == "1" else 0.5  # of traffic at 115200 baud
@@ -553,8 +552,8 @@ class Graded(unittest.TestCase):
     def machine(self, arch: str, lab: int) -> Machine:
         LOGS.mkdir(parents=True, exist_ok=True)
         image = ROOT / "build" / arch / f"lab{lab}" / "Image"
-        subprocess.run(["make", "-s", "-C", str(ROOT), f"LAB={lab}", str(image.relative_to(ROOT)), "build/initrd.cpio"], check=True)
-        return Machine(arch, smp=4, image=image, uboot=True, initrd=INITRD if lab == 7 else None)
+        subprocess.run(["make", "-s", "-C", str(ROOT), f"LAB={lab}", str(image.relative_to(ROOT)), f"build/{arch}/initrd.cpio"], check=True)
+        return Machine(arch, smp=4, image=image, uboot=True, initrd=initrd_of(arch) if lab == 7 else None)
 
     def graded(self, machine: Machine, lab: int, rate: float, *types: str) -> report.Grade:
         seed = random.getrandbits(64)
@@ -571,7 +570,7 @@ class Graded(unittest.TestCase):
             print("skipped: a Raspberry Pi over its line: its U-Boot or device tree could not be fetched from Debian")
             self.skipTest("could not be fetched")
         machine, card = self.machine("arm64", 3), LOGS / "raspi3b.img"
-        subprocess.run(["/usr/bin/python3", "boot/card.py", "--arch", "arm64", "--image", machine.image_path(), "--initrd", INITRD, "--folder", LOGS / "card", "--out", card],
+        subprocess.run(["/usr/bin/python3", "boot/card.py", "--arch", "arm64", "--image", machine.image_path(), "--initrd", initrd_of("arm64"), "--folder", LOGS / "card", "--out", card],
                        cwd=ROOT, check=True)
         grade = self.graded(replace(machine, memory=1024, board="raspi3b", card=card, extra=["-dtb", str(tree)]), 3, 0)
         self.assertEqual((grade.points, grade.possible), (30, 30), [r.findings for r in grade.results])

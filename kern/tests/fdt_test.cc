@@ -32,66 +32,17 @@ extern "C" {
 #include "fdt.h"
 }
 
-static const char source[] = R"(
-/dts-v1/;
-/memreserve/ 0x80000000 0x40000;
-/memreserve/ 0x123450000 0x1000;
-/ {
-	#address-cells = <2>;
-	#size-cells = <2>;
-	compatible = "callsite,test", "simple";
-	aliases { serial0 = "/soc/serial@1000"; broken = "nowhere"; };
-	chosen { stdout-path = "serial0:115200n8"; bootargs = "a=b c"; linux,initrd-start = <0x1 0x2>; };
-	memory@80000000 { device_type = "memory"; reg = <0x0 0x80000000 0x0 0x8000000 0x1 0x0 0x0 0x1000>; };
-	cpus {
-		#address-cells = <1>;
-		#size-cells = <0>;
-		cpu@0 { reg = <0>; status = "okay"; device_type = "cpu"; riscv,isa = "rv64imac"; };
-		cpu@1 { reg = <1>; device_type = "cpu"; riscv,isa = "rv64imac"; mmu-type = "riscv,none"; };
-		cpu@2 { reg = <2>; device_type = "cpu"; riscv,isa = "rv64imac"; mmu-type = "riscv,sv48"; };
-		cpu@3 { reg = <0x103>; device_type = "cpu"; enable-method = "psci"; };
-		cache { reg = <4>; device_type = "cache"; };
-		cpu@7 { reg = <7>; status = "disabled"; device_type = "cpu"; mmu-type = "riscv,sv39"; cpu0: interrupt-controller { phandle = <77>; #interrupt-cells = <1>; }; };
-	};
-	irqs {
-		interrupt-parent = <&gic>;
-		gic: gic { #interrupt-cells = <3>; };
-		wide: wide { #interrupt-cells = <4>; };
-		none: none { };
-		timer { interrupts = <1 13 4>, <1 14 8>; };
-		near { interrupt-parent = <77>; interrupts = <10>; };
-		extended { interrupts = <1 2 3>; interrupts-extended = <77 53>, <&gic 0 1 4>; };
-		bad1 { interrupts = <1 13>; };
-		bad2 { interrupts-extended = <&wide 1 2 3 4>; };
-		bad3 { interrupt-parent = <99>; interrupts = <1 2 3>; };
-		bad4 { interrupt-parent = <&none>; interrupts = <1 2 3>; };
-		bad5 { interrupts-extended = [00 00]; };
-	};
-	orphan { interrupts = <1 2 3>; };
-	soc {
-		compatible = "simple-bus";
-		#address-cells = <1>;
-		#size-cells = <1>;
-		ranges = <0x0 0x0 0x10000000 0x100000>, <0x40000000 0x2 0x0 0x1000>;
-		serial@1000 { compatible = "ns16550a"; reg = <0x1000 0x100>; reg-shift = <2>; };
-		serial@3000 { compatible = "dw"; reg = <0x3000 0x10>; status = "disabled"; };
-		serial@40000010 { compatible = "dw", "snps,dw-apb-uart"; reg = <0x40000010 0x10 0x50000000 0x10>; };
-		bus@2000 {
-			compatible = "simple-bus";
-			#address-cells = <1>;
-			#size-cells = <1>;
-			ranges = <0x0 0x2000 0x1000>;
-			deep@10 { reg = <0x10 0x8>; compatible = "deep"; empty; };
-		};
-		wall { #address-cells = <1>; #size-cells = <1>; behind@5 { reg = <5 1>; }; };
-	};
-};
-)";
+/* Tests run in the tree's root. */
+static std::string contents(const char *path)
+{
+	std::ifstream file(path);
+	return {std::istreambuf_iterator<char>(file), {}};
+}
 
 struct fdt_reader : testing::Test {
 	static const Blob &blob()
 	{
-		static Blob b = compile(source);
+		static Blob b = compile(contents("kern/tests/edges.dts"));
 		return b;
 	}
 	const void *fdt = blob().data();

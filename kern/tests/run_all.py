@@ -125,14 +125,8 @@ def rows(which: str, jobs: int) -> list[list[Suite]]:
 
 
 def grade(lab: int) -> list[str]:
-    """Grade a lab like `make grade`, but in a folder of the lab: build/<arch>/callsite.elf is the kernel of one lab at a time."""
-    folder = LOGS / f"grade{lab}"
-    folder.mkdir(parents=True, exist_ok=True)
-    for arch in ARCHES:
-        link = folder / arch
-        if not link.is_symlink():
-            link.symlink_to(Path("build", arch, f"lab{lab}").absolute())
-    return [PYTHON, "-m", "grading", f"--lab={lab}", f"--kernels={folder.absolute()}", f"--out={folder.absolute()}"]
+    """Grade a lab like `make grade`, but with its results in a folder of the lab."""
+    return [PYTHON, "-m", "grading", f"--lab={lab}", f"--variant=lab{lab}", f"--out={(LOGS / f'grade{lab}').absolute()}"]
 
 
 def seed() -> list[str]:

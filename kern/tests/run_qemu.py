@@ -39,17 +39,15 @@ from grading.truth.returns import calls_to  # noqa: E402
 from grading.verdict import Stopped, Verdict  # noqa: E402
 from kern.tests import app_host  # noqa: E402
 from qemu.emulator import find  # noqa: E402
-from qemu.machine import ARCHES, FINISHED, RAM_BASE, ROOT, Machine  # noqa: E402
+from qemu.machine import ARCHES, FINISHED, RAM_BASE, ROOT, Machine, initrd_of  # noqa: E402
 
 LOGS = ROOT / os.environ.get("LOGS", "build/tests/qemu")
-INITRD = ROOT / "build/initrd.cpio"
 # QEMU with a thread for each CPU fetches an instruction of riscv64 as two halves, so a CPU may execute half of a call that has just
 # become a nop, or half of a breakpoint. Where threads call what is patched, the CPUs take turns, and an instruction takes 32 ns of
 # guest time. So a test also takes the same turns each time, however busy the host is. On arm64 the CPUs run at the same time.
 TURNS: dict[str, object] = {"extra": ["-icount", "shift=5"]}
 # Where only guest time passes, 128 ns for each instruction: the watchdog's eight seconds take half a second of a CPU that is busy.
 FAST_CLOCK: dict[str, object] = {"extra": ["-icount", "shift=7"]}
-INITRD_TESTS = ROOT / "build/initrd-tests.cpio"  # with the modules of kern/tests/modules/
 MIB = 1 << 20
 # The installed OpenSBI. Version 1.5.1, out of backports, loses this board's timer interrupts; 1.1 and 1.6 do not.
 FIRMWARE = "/usr/lib/riscv64-linux-gnu/opensbi/generic/fw_dynamic.bin"
@@ -659,7 +657,7 @@ def kernel_of(run: Run) -> Kernel:
 def compressed() -> Step:
     """The guest's gzip prints the same bytes as the same program on the host, and gunzip restores the file."""
     def step(run: Run) -> str:
-        source, made = ROOT / "build/initrd/data/prose.txt", LOGS / f"prose-{run.machine.arch}.gz"
+        source, made = ROOT / f"build/{run.machine.arch}/initrd/data/prose.txt", LOGS / f"prose-{run.machine.arch}.gz"
         program = app_host.build("gzip", app_host.SANITIZE, LOGS / f"host-{run.machine.arch}")
         subprocess.run([str(program), str(source), str(made)], check=True)
         data = made.read_bytes()
@@ -671,7 +669,7 @@ def compressed() -> Step:
 
 
 def application_cases(arch: str) -> list[Case]:
-    data = ROOT / "build/initrd/data"
+    data = ROOT / f"build/{arch}/initrd/data"
 
     def sums(run: Run) -> str:
         for name in ("words.txt", "noise.bin", "empty"):
@@ -968,7 +966,7 @@ def memory_cases(arch: str) -> list[Case]:
 
 def make_broken() -> None:
     """Make half an initrd, and device trees: without memory, with a hart left out, of another board."""
-    whole = INITRD.read_bytes()
+    whole = initrd_of(ARCHES[0]).read_bytes()
     for arch in ARCHES:
         (LOGS / f"cut-{arch}.cpio").write_bytes(whole[:len(whole) // 2])
     tree = LOGS / "machine.dtb"
@@ -1093,7 +1091,8 @@ def build(wanted: list[Case]) -> str:
         options = [f"ARCH={arch}", f"LAB={variant[3]}", *(["TESTS=1"] if "-tests" in variant else []),
                    *(["DEBUG=1"] if "-debug" in variant else []),
                    *(["APP=kern/tests/own-program.c"] if "own-program" in variant else [])]
-        made = subprocess.run(["make", "-s", "-j2", *options, image, "build/initrd.cpio", "build/initrd-tests.cpio"], cwd=ROOT,
+        initrd = initrd_of(arch, "-tests" in variant).relative_to(ROOT)
+        made = subprocess.run(["make", "-s", "-j2", *options, image, str(initrd)], cwd=ROOT,
                               capture_output=True, text=True, check=False)
         if made.returncode:
             return f"make {' '.join(options)} {image}:\n{made.stdout[-1500:]}{made.stderr[-1500:]}"
@@ -1115,7 +1114,7 @@ def run_case(case: Case) -> str:
     """Run the case. Returns "", or what is wrong."""
     log = LOGS / (case.full_name.replace(" ", "-").replace(",", "").replace("/", "-") + ".log")
     try:
-        machine = Machine(case.arch, case.smp, image=image_of(case, log), **{"initrd": INITRD_TESTS if "-tests" in case.variant else INITRD, **case.options})  # type: ignore[arg-type]
+        machine = Machine(case.arch, case.smp, image=image_of(case, log), **{"initrd": initrd_of(case.arch, "-tests" in case.variant), **case.options})  # type: ignore[arg-type]
         with Run(machine, log) as run:
             text = run.console.wait_ready(HANGS)
             missing = [p for p in case.boot if p not in text]

@@ -78,9 +78,9 @@ class Boards(Booting):
     def setUpClass(cls) -> None:
         LOGS.mkdir(parents=True, exist_ok=True)
         images = {arch: f"build/{arch}/{FINISHED}-tests/Image" for arch in ARCHES}
-        subprocess.run(["make", "-s", "-C", str(ROOT), "TESTS=1", *images.values(), "build/initrd.cpio"], check=True)
+        subprocess.run(["make", "-s", "-C", str(ROOT), "TESTS=1", *images.values(), *(f"build/{arch}/initrd.cpio" for arch in ARCHES)], check=True)
         for arch, image in images.items():
-            subprocess.run(["/usr/bin/python3", "boot/card.py", "--arch", arch, "--image", image, "--initrd", "build/initrd.cpio",
+            subprocess.run(["/usr/bin/python3", "boot/card.py", "--arch", arch, "--image", image, "--initrd", f"build/{arch}/initrd.cpio",
                             "--folder", LOGS / arch, "--out", LOGS / f"{arch}.img"], cwd=ROOT, check=True)
 
     def run(self, result: unittest.TestResult | None = None) -> unittest.TestResult | None:

@@ -222,9 +222,9 @@ class ThroughACrash(Booting):
         """Cards of their own: other tests read those of make sdcard."""
         LOGS.mkdir(parents=True, exist_ok=True)
         images = {arch: f"build/{arch}/{FINISHED}/Image" for arch in ARCHES}
-        subprocess.run(["make", "-s", "-C", str(ROOT), *images.values(), "build/initrd.cpio"], check=True)
+        subprocess.run(["make", "-s", "-C", str(ROOT), *images.values(), *(f"build/{arch}/initrd.cpio" for arch in ARCHES)], check=True)
         for arch, image in images.items():
-            subprocess.run(["/usr/bin/python3", "boot/card.py", "--arch", arch, "--image", image, "--initrd", "build/initrd.cpio", "--folder", LOGS / f"{arch}-last-boot",
+            subprocess.run(["/usr/bin/python3", "boot/card.py", "--arch", arch, "--image", image, "--initrd", f"build/{arch}/initrd.cpio", "--folder", LOGS / f"{arch}-last-boot",
                             "--out", LOGS / f"{arch}-last-boot.img"], cwd=ROOT, env={**os.environ, "APPEND": "last_boot=4M"}, check=True)
 
     def crashes(self, arch: str, el2: bool = False) -> None:

@@ -175,7 +175,7 @@ class Arm64(OnAnArch, unittest.TestCase):
         self.assertGreater(found, 10)
 
     def test_the_linker_makes_an_adr_of_it(self) -> None:
-        flags = re.findall(r"^arm64\.ldflags := (.*)", (ROOT / "Makefile").read_text(), re.M)[0].split()
+        flags = re.findall(r"^arch_ldflags := (.*)", (ROOT / "kern/arch/arm64/flags.mk").read_text(), re.M)[0].split()
         source = ".org 0xff8\nadrp x0, word\nldr x1, [x2]\nldr x0, [x0, :lo12:word]\nret\n.data\nword: .8byte 0\n"
         with tempfile.TemporaryDirectory() as name:
             subprocess.run([CROSS["arm64"] + "as", "-o", f"{name}/a.o", "-"], input=source, text=True, check=True)

@@ -19,10 +19,10 @@ class Late(unittest.TestCase):
         """Hold CPU 1 where secondary_main() calls this ("": at its first instruction) until the boot has stopped waiting for it. Returns what the boot
         printed until then, what a program that is to run on CPU 1 prints, and whether that CPU is online."""
         image = ROOT / "build" / arch / FINISHED / "Image"
-        subprocess.run(["make", "-s", "-C", str(ROOT), f"ARCH={arch}", f"build/{arch}/{FINISHED}/Image", "build/initrd.cpio"], check=True)
+        subprocess.run(["make", "-s", "-C", str(ROOT), f"ARCH={arch}", f"build/{arch}/{FINISHED}/Image", f"build/{arch}/initrd.cpio"], check=True)
         kernel = Kernel(image.with_name("callsite.elf"), arch)
         held = set(calls_to(kernel, place, kernel.extent("secondary_main"))) if place else {kernel.symbol("secondary_main")}
-        config = Machine(arch, smp=2, image=image, initrd=ROOT / "build/initrd.cpio", memory=64)
+        config = Machine(arch, smp=2, image=image, initrd=ROOT / f"build/{arch}/initrd.cpio", memory=64)
         with Run(config, ROOT / f"build/tests/late-{arch}.log", stopped=True) as run:
             with interleaved(run) as cpus:
                 self.assertEqual(cpus.reach(held, insns=INSNS), 1)

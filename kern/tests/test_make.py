@@ -1,17 +1,20 @@
-"""The user's view of make: `make help` lists the variables that may be set, and an installation waits for apt's lock."""
+"""The user's view of make: `make help` lists the variables that may be set, an installation waits for apt's lock, and builds at once do not disturb each other."""
+import itertools
 import os
 import re
 import shutil
 import subprocess
 import tempfile
 import unittest
+from dataclasses import dataclass
 from pathlib import Path
 
+from grading.classroom.tree import OF_MAKE
 from grading.machine.machine import Run
 from qemu.machine import ARCHES, FINISHED, ROOT, Machine
 
-OURS = {"CI", "BENCH_SITES", "CURDIR", "MAKEFLAGS", "MAKECMDGOALS", "CCACHE_DIR"}  # .ci/run's, make bench's, make's, ccache's
-FRAGMENTS = [ROOT / "Makefile", *ROOT.glob("labs/*.mk"), ROOT / "kern/ftrace/stages.mk"]
+OURS = {"CI", "BENCH_SITES", "CURDIR", "MAKE", "MAKEFLAGS", "MAKEFILE_LIST", "MAKECMDGOALS", "CCACHE_DIR"}  # .ci/run's, make bench's, make's, ccache's
+FRAGMENTS = [ROOT / name for name in subprocess.run(["git", "ls-files", "Makefile", "*.mk"], cwd=ROOT, capture_output=True, text=True, check=True).stdout.split()]
 
 
 def may_be_set() -> set[str]:
@@ -36,37 +39,104 @@ class Modules(unittest.TestCase):
         with tempfile.TemporaryDirectory() as name:
             source = Path(name, "of_test_make.c")
             source.write_text('#include "module.h"\nstatic int own_init(void)\n{\n\tprintk("hello from outside\\n");\n\treturn 0;\n}\nmodule_init(own_init);\n')
-            objects = [f"build/{arch}/modules/of_test_make.ko" for arch in ARCHES]
-            make = ["make", "-s", f"MODULE={source}"]
+            initrds = [f"build/{arch}/initrd-of_test_make.cpio" for arch in ARCHES]
             try:
-                subprocess.run([*make, *objects], cwd=ROOT, check=True)
-                packed = subprocess.run([*make, "-n", "build/initrd.cpio"], cwd=ROOT, capture_output=True, text=True, check=True).stdout
-                for arch, ko in zip(ARCHES, objects):
+                subprocess.run(["make", "-s", f"MODULE={source}", *initrds], cwd=ROOT, check=True)
+                for arch, initrd in zip(ARCHES, initrds):
                     with self.subTest(arch):
-                        self.assertRegex(packed, f" {ko}[ ;]", "it goes into the initrd")
-                        self.assertIn("hello from outside", self.loaded(arch, ROOT / ko, Path(name)))
+                        self.assertIn("hello from outside", self.loaded(arch, ROOT / initrd))
             finally:
-                for ko in objects:
-                    for file in (ROOT / ko, (ROOT / ko).with_suffix(".d")):
-                        file.unlink(missing_ok=True)
+                for file in ROOT.glob("build/*/**/*of_test_make*"):
+                    shutil.rmtree(file) if file.is_dir() else file.unlink(missing_ok=True)
         refused = subprocess.run(["make", "-s", "MODULE=/nowhere/x.c", "help"], cwd=ROOT, capture_output=True, text=True, check=False)
         self.assertIn("MODULE=/nowhere/x.c: no such file", refused.stderr)
 
     @staticmethod
-    def loaded(arch: str, ko: Path, folder: Path) -> str:
-        """What insmod prints. The initrd is the test's own, because others use build/initrd.cpio meanwhile."""
+    def loaded(arch: str, initrd: Path) -> str:
+        """What insmod prints."""
         image = ROOT / "build" / arch / FINISHED / "Image"
         subprocess.run(["make", "-s", f"ARCH={arch}", str(image.relative_to(ROOT))], cwd=ROOT, check=True)
-        into = folder / arch / "lib/modules" / arch
-        into.mkdir(parents=True)
-        shutil.copy(ko, into)
-        initrd = folder / f"{arch}.cpio"
-        files = "\n".join(str(file.relative_to(folder / arch)) for file in sorted((folder / arch).rglob("*")))
-        with initrd.open("wb") as packed:
-            subprocess.run(["cpio", "--quiet", "-o", "-H", "newc"], cwd=folder / arch, input=files.encode(), stdout=packed, check=True)
         with Run(Machine(arch, image=image, initrd=initrd), ROOT / f"build/tests/make-module-{arch}.log") as run:
             run.console.wait_ready(60)
             return run.console.command("insmod of_test_make")
+
+
+@dataclass
+class Command:
+    """What somebody types, and what it must do: the files that it builds are the same as in a tree in which it runs alone."""
+
+    words: tuple[str, ...]
+    builds: tuple[str, ...]  # folders of kernels in build/
+    points: str = ""  # the last line that it prints
+
+    def __str__(self) -> str:
+        return "make " + " ".join(self.words)
+
+
+GRADE2 = Command(("grade", "LAB=2", "ARCH=riscv64"), ("riscv64/lab2",), "100 of 100 points: full marks.")
+GRADE3 = Command(("grade", "LAB=3", "ARCH=riscv64", "SMP=1"), ("riscv64/lab3",), "points.")
+COMMANDS = [GRADE2, GRADE3, *(Command(words, builds) for words, builds in (
+    (("LAB=3", "ARCH=riscv64"), ("riscv64/lab3",)),
+    (("LAB=2",), ("riscv64/lab2", "arm64/lab2")),
+    (("START=2", "ARCH=riscv64"), ("riscv64/lab2-start",)),
+    (("HOOK=mcount", "ARCH=arm64"), ("arm64/lab3",)),
+    (("TESTS=1", "ARCH=arm64"), (f"arm64/{FINISHED}-tests",)),
+    (("run", "ARCH=arm64"), (f"arm64/{FINISHED}",)),
+    (("host-tests-built",), ()),
+))]
+
+
+class AtOnce(unittest.TestCase):
+    """Two commands in one tree, both from nothing. With EVERY=1 every pair; else those that once disturbed each other, and the same twice."""
+
+    @classmethod
+    def setUpClass(cls) -> None:
+        cls.tree = ROOT / "build/tests/at-once"
+        cls.env = {name: value for name, value in os.environ.items() if name not in (*OF_MAKE, "QEMU_EXTRA") and not name.startswith(("MAKE", "MFLAGS"))}
+        cls.env["CCACHE_DIR"] = str(ROOT / "build/ccache")
+
+    def fresh(self) -> None:
+        shutil.rmtree(self.tree, ignore_errors=True)
+        (self.tree / "build").mkdir(parents=True)
+        names = subprocess.run(["git", "ls-files"], cwd=ROOT, capture_output=True, text=True, check=True).stdout.splitlines()
+        subprocess.run(["cp", "-a", "--parents", *(name for name in names if (ROOT / name).exists() and not name.startswith("docs/")), self.tree], cwd=ROOT, check=True)
+        (self.tree / "build/.setup").touch()
+        if (ROOT / "build/qemu-10").exists():
+            (self.tree / "build/qemu-10").symlink_to(ROOT / "build/qemu-10")
+
+    def begin(self, command: Command) -> subprocess.Popen[str]:
+        """Start make. The console of a kernel that it runs has one command to do."""
+        made = subprocess.Popen(["make", *command.words], cwd=self.tree, env=self.env, text=True, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+        assert made.stdin
+        made.stdin.write("poweroff\n")
+        made.stdin.close()
+        made.stdin = None
+        return made
+
+    def images(self, command: Command) -> dict[str, bytes]:
+        return {name: (self.tree / "build" / name / "Image").read_bytes() for name in command.builds}
+
+    def made_alone(self, command: Command) -> dict[str, bytes]:
+        """The same kernels, of the tree that is tested."""
+        words = [word for word in command.words if "=" in word and not word.startswith("SMP")]
+        subprocess.run(["make", "-s", *words, *(f"build/{name}/Image" for name in command.builds)], cwd=ROOT, env=self.env, check=True)
+        return {name: (ROOT / "build" / name / "Image").read_bytes() for name in command.builds}
+
+    def test_two_builds_in_one_tree_never_disturb_each_other(self) -> None:
+        pairs = list(itertools.combinations_with_replacement(COMMANDS, 2)) if os.environ.get("EVERY") else [
+            (GRADE2, GRADE3), (COMMANDS[2], COMMANDS[2])]
+        for pair in pairs:
+            with self.subTest(" & ".join(map(str, pair))):
+                right = [self.made_alone(command) for command in pair]
+                self.fresh()
+                for command, made, images in [(c, self.begin(c), i) for c, i in zip(pair, right)]:
+                    said, _ = made.communicate()
+                    if command.points and f"another grade writes its results into build/" in said:
+                        self.assertNotRegex(said, r"(?m)^(CC|LD|HOSTCC|Another make)", "a refusal comes before anything is built")
+                        continue
+                    self.assertEqual(0, made.returncode, f"{command}: {said}")
+                    self.assertIn(command.points, said)
+                    self.assertEqual(self.images(command), images, f"{command} built another kernel than it does alone")
 
 
 class Install(unittest.TestCase):

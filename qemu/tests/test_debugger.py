@@ -39,7 +39,7 @@ class DebuggerSession:
         elf = ROOT / "build" / arch / stage / "callsite.elf"
         lab = [] if stage == FINISHED else [f"LAB={stage.removeprefix('lab')}"]
         subprocess.run([*MAKE, f"ARCH={arch}", *lab, *(str(elf.with_name(n).relative_to(ROOT)) for n in ("callsite.elf", "Image")),
-                        "build/initrd.cpio"], check=True)
+                        f"build/{arch}/initrd.cpio"], check=True)
         log = ROOT / f"build/tests/gdb-{arch}-{smp}.log"
         log.parent.mkdir(parents=True, exist_ok=True)
         self._log = log.open("w")

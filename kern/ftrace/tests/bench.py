@@ -22,7 +22,7 @@ sys.path.insert(0, str(ROOT))
 from grading.elf.elf import Kernel  # noqa: E402
 from grading.machine.machine import Run  # noqa: E402
 from grading.truth import truth  # noqa: E402
-from qemu.machine import ARCHES, Machine  # noqa: E402
+from qemu.machine import ARCHES, FINISHED, Machine  # noqa: E402
 
 # Key: a description; then for each architecture Linux 6.12 (Debian's), must, aim. None: no limit.
 KEYS: dict[str, tuple[str, dict[str, tuple[float | None, float | None, float | None]]]] = {
@@ -95,14 +95,12 @@ def build(arch: str, *variables: str) -> Path:
     """Build one variant of the kernel, and return its image."""
     log = ROOT / "build/bench.log"
     log.parent.mkdir(exist_ok=True)
-    command = ["make", "-s", "-j2", f"ARCH={arch}", "TESTS=1", *variables, "all", "build/initrd-tests.cpio"]
+    command = ["make", "-s", "-j2", f"ARCH={arch}", "TESTS=1", *variables, "all"]
     with log.open("w") as out:
         if subprocess.run(command, cwd=ROOT, stdout=out, stderr=out, check=False).returncode:
             sys.exit(f"{shlex.join(command)} failed:\n{log.read_text()[-2000:]}")
-    image = ROOT / "build" / arch / f"bench-{'-'.join(variables) or 'kernel'}.Image"
-    image.write_bytes((ROOT / "build" / arch / "Image").read_bytes())
-    image.with_suffix(".elf").write_bytes((ROOT / "build" / arch / "callsite.elf").read_bytes())
-    return image
+    sites = [f"-{word.removeprefix('BENCH_SITES=')}sites" for word in variables]
+    return ROOT / "build" / arch / f"{FINISHED}-tests{''.join(sites)}" / "Image"
 
 
 def measure(arch: str, image: Path, *commands: str, initrd: Path | None = None) -> dict[str, float]:
@@ -167,7 +165,7 @@ def scaling(arch: str) -> dict[str, float]:
 
 def event_on(arch: str, image: Path, cpus: int) -> list[float]:
     """The instructions that a traced call adds on each CPU while all CPUs trace, from the observer's counts."""
-    kernel = Kernel(image.with_suffix(".elf"), arch)
+    kernel = Kernel(image.with_name("callsite.elf"), arch)
     begin, end = kernel.symbols["kt_bench_begin"], kernel.symbols["kt_bench_end"]
     base = Machine(arch, smp=cpus, image=image)
     config = truth.config(kernel, base)
@@ -193,8 +191,8 @@ def main() -> int:
     options = parser.parse_args()
     results = {arch: measure(arch, build(arch), "bench") for arch in ARCHES}
     for arch in ARCHES:
-        results[arch] |= measure(arch, ROOT / "build" / arch / "bench-kernel.Image", "insmod mt_hello", "bench_module module_near", "rmmod mt_hello",
-                                 "insmod mt_hello at=far", "bench_module module_far", initrd=ROOT / "build/initrd-tests.cpio")
+        results[arch] |= measure(arch, ROOT / "build" / arch / f"{FINISHED}-tests/Image", "insmod mt_hello", "bench_module module_near", "rmmod mt_hello",
+                                 "insmod mt_hello at=far", "bench_module module_far", initrd=ROOT / f"build/{arch}/initrd-tests.cpio")
     for arch in ARCHES:  # of some ten thousand sites, like the other figures
         figures = measure(arch, build(arch, "BENCH_SITES=10000"), "bench_sites")
         results[arch] |= {key: figures[key] for key in ("patch_site", "unpatch_site")}

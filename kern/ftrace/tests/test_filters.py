@@ -23,8 +23,8 @@ class OnAMachine:
     def setUpClass(cls) -> None:
         image = ROOT / "build" / cls.arch / f"lab{cls.lab}-tests" / "Image"
         subprocess.run([*MAKE, f"ARCH={cls.arch}", f"LAB={cls.lab}", "TESTS=1", str(image.relative_to(ROOT)),
-                        "build/initrd.cpio"], check=True)
-        config = Machine(cls.arch, smp=2, image=image, initrd=ROOT / "build/initrd.cpio")
+                        f"build/{cls.arch}/initrd.cpio"], check=True)
+        config = Machine(cls.arch, smp=2, image=image, initrd=ROOT / f"build/{cls.arch}/initrd.cpio")
         cls.machine = Run(config, ROOT / f"build/tests/filters-{cls.arch}-lab{cls.lab}.log")
         cls.machine.__enter__()
         cls.machine.console.wait_ready(60)

@@ -24,8 +24,8 @@ class OnAMachine:
     def setUpClass(cls) -> None:
         image = ROOT / "build" / cls.arch / FINISHED / "Image"
         subprocess.run(["make", "--no-print-directory", "-s", "-C", str(ROOT), f"ARCH={cls.arch}",
-                        str(image.relative_to(ROOT)), "build/initrd.cpio"], check=True)
-        config = Machine(cls.arch, smp=cls.cpus, image=image, initrd=ROOT / "build/initrd.cpio")
+                        str(image.relative_to(ROOT)), f"build/{cls.arch}/initrd.cpio"], check=True)
+        config = Machine(cls.arch, smp=cls.cpus, image=image, initrd=ROOT / f"build/{cls.arch}/initrd.cpio")
         cls.machine = Run(config, ROOT / f"build/tests/graph-args-{cls.arch}-{cls.cpus}.log")
         cls.machine.__enter__()
         cls.machine.console.wait_ready(60)

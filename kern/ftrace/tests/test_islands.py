@@ -58,9 +58,9 @@ class FarProgram:
     def setUpClass(cls) -> None:
         out = ROOT / "build" / cls.arch / f"lab{cls.lab}-tests-far-program"
         subprocess.run([*MAKE, f"ARCH={cls.arch}", f"LAB={cls.lab}", "TESTS=1", f"APP={PROGRAM}",
-                        str((out / "Image").relative_to(ROOT)), "build/initrd.cpio"], check=True)
+                        str((out / "Image").relative_to(ROOT)), f"build/{cls.arch}/initrd.cpio"], check=True)
         cls.kernel = Kernel(out / "callsite.elf", cls.arch)
-        machine = Machine(cls.arch, smp=CPUS, image=out / "Image", initrd=ROOT / "build/initrd.cpio")
+        machine = Machine(cls.arch, smp=CPUS, image=out / "Image", initrd=ROOT / f"build/{cls.arch}/initrd.cpio")
         config = truth.config(cls.kernel, machine, ("far_", "beyond"))
         for stub in truth.stubs(cls.kernel):
             config.add("point", stub)

@@ -26,9 +26,9 @@ class OnAMachine:
     @classmethod
     def setUpClass(cls) -> None:
         image = ROOT / "build" / cls.arch / FINISHED / "Image"
-        subprocess.run([*MAKE, f"ARCH={cls.arch}", str(image.relative_to(ROOT)), "build/initrd.cpio"], check=True)
+        subprocess.run([*MAKE, f"ARCH={cls.arch}", str(image.relative_to(ROOT)), f"build/{cls.arch}/initrd.cpio"], check=True)
         cls.elf = Kernel(image.with_name("callsite.elf"), cls.arch)
-        config = Machine(cls.arch, smp=cls.cpus, image=image, initrd=ROOT / "build/initrd.cpio", memory=64, append="last_boot=1M",
+        config = Machine(cls.arch, smp=cls.cpus, image=image, initrd=ROOT / f"build/{cls.arch}/initrd.cpio", memory=64, append="last_boot=1M",
                          extra=["-action", "reboot=reset"])  # not -no-reboot
         cls.machine = Run(config, ROOT / f"build/tests/last-boot-{cls.arch}-{cls.cpus}.log")
         cls.machine.__enter__()

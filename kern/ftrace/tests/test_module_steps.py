@@ -79,7 +79,7 @@ class OnAMachine:
     @classmethod
     def setUpClass(cls) -> None:
         directory = ROOT / "build" / cls.arch / f"{FINISHED}-tests"
-        initrd = ROOT / "build/initrd-tests.cpio"
+        initrd = ROOT / f"build/{cls.arch}/initrd-tests.cpio"
         subprocess.run(["make", "--no-print-directory", "-s", "-C", str(ROOT), f"ARCH={cls.arch}", "TESTS=1", str(initrd.relative_to(ROOT)),
                         *(str((directory / name).relative_to(ROOT)) for name in ("Image", "callsite.map"))], check=True)
         cls.kernel = kernel = Kernel(directory / "callsite.elf", cls.arch)

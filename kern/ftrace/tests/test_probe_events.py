@@ -87,8 +87,8 @@ class OnAMachine:
     @classmethod
     def setUpClass(cls) -> None:
         image = ROOT / "build" / cls.arch / FINISHED / "Image"
-        subprocess.run([*MAKE, f"ARCH={cls.arch}", str(image.relative_to(ROOT)), "build/initrd.cpio"], check=True)
-        config = Machine(cls.arch, smp=cls.smp, image=image, initrd=ROOT / "build/initrd.cpio")
+        subprocess.run([*MAKE, f"ARCH={cls.arch}", str(image.relative_to(ROOT)), f"build/{cls.arch}/initrd.cpio"], check=True)
+        config = Machine(cls.arch, smp=cls.smp, image=image, initrd=ROOT / f"build/{cls.arch}/initrd.cpio")
         cls.machine = Run(config, ROOT / f"build/tests/probe-events-{cls.arch}-{cls.smp}.log")
         cls.machine.__enter__()
         cls.machine.console.wait_ready(60)

@@ -33,8 +33,8 @@ class Stacks:
     @classmethod
     def setUpClass(cls) -> None:
         image = ROOT / "build" / cls.arch / FINISHED / "Image"
-        subprocess.run([*MAKE, f"ARCH={cls.arch}", str(image.relative_to(ROOT)), "build/initrd.cpio"], check=True)
-        config = Machine(cls.arch, smp=cls.smp, image=image, initrd=ROOT / "build/initrd.cpio", append="stacktrace")
+        subprocess.run([*MAKE, f"ARCH={cls.arch}", str(image.relative_to(ROOT)), f"build/{cls.arch}/initrd.cpio"], check=True)
+        config = Machine(cls.arch, smp=cls.smp, image=image, initrd=ROOT / f"build/{cls.arch}/initrd.cpio", append="stacktrace")
         cls.machine = Run(config, ROOT / f"build/tests/stack-{cls.arch}-{cls.smp}.log")
         cls.machine.__enter__()
         cls.machine.console.wait_ready(60)

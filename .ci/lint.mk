@@ -1,0 +1,28 @@
+# make lint: what each of its parts runs. With CI=1 a finding is an error.
+cppcheck := cppcheck --quiet --std=c11 --enable=warning,portability --inline-suppr \
+	--error-exitcode=$(if $(CI),1,0) --suppress=preprocessorErrorDirective \
+	--suppress=comparePointers --suppress=constStatement --suppress=selfAssignment \
+	--suppress=subtractPointers --suppress=normalCheckLevelMaxBranches \
+	'--suppress=syntaxError:kern/arch/*/firmware.c' '--suppress=uninitvar:*/asm/arch.h' \
+	--suppress=uninitvar:kern/ftrace/tests/kt.h -i kern/tests/own-program.c \
+	-i kern/ftrace/tests/far-program.c --file-filter='*.c'
+# Newer packages have types that older ones do not have. So an unused "type: ignore" and a call
+# without types are allowed.
+mypy := mypy --python-executable $(PYTHON) --strict --no-warn-unused-ignores --allow-untyped-calls
+
+.PHONY: lint cppcheck rooms shellcheck mypy
+lint: cppcheck rooms shellcheck mypy ## cppcheck, shellcheck, mypy, and that rooms depend on each
+## other in one direction
+cppcheck: $(setup)
+	+@$(call build,build/riscv64,kern/kernel.mk ARCH=riscv64 build/riscv64/include/.links)
+	@$(cppcheck) -Ikern $(ftrace_rooms:%=-I%) -Ikern/shell -I build/riscv64/include \
+	-D__riscv -D__riscv_xlen=64 kern qemu
+rooms: $(setup)
+	@$(PYTHON) kern/ftrace/tools/rooms.py
+	@$(PYTHON) -m grading.selftest.rooms
+shellcheck: $(setup)
+	@shellcheck $$(git ls-files | xargs grep -slE '^#!/(bin/|usr/bin/env )(ba)?sh') $(if $(CI),,|| true)
+mypy: $(setup)
+	@$(mypy) grading qemu docs boot $(if $(CI),,|| true)
+	@for f in labs/*.py labs/*/checks.py; do $(mypy) $$f || fail=1; done; \
+	[ -z "$$fail" ] $(if $(CI),,|| true)
