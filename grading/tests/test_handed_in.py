@@ -226,14 +226,13 @@ class Copies(unittest.TestCase):
             tree, out = Path(folder, "build/job/tree").resolve(), Path(folder, "build/job/attempt-1")
             at = tree / "build/riscv64"
             (at / "lab4/kern").mkdir(parents=True)
-            (at / "callsite.elf").touch()
-            (at / "callsite.map").write_text("LOAD build/riscv64/lab4/kern/file.o\n")
-            options = argparse.Namespace(out=out, kernels=tree / "build", arch=["riscv64"])
+            (at / "lab4/callsite.elf").touch()
+            (at / "lab4/callsite.map").write_text("LOAD build/riscv64/lab4/kern/file.o\n")
+            options = argparse.Namespace(out=out, kernels=tree / "build", variant="lab4", arch=["riscv64"])
             for _ in range(2):  # the second time over what the first has left
                 program.take_copies(options)
-                options.lock.close()
                 copy = options.kernels / "riscv64/callsite.elf"
-                self.assertNotEqual(at / "callsite.elf", copy.resolve())
+                self.assertNotEqual(at / "lab4/callsite.elf", copy.resolve())
                 self.assertEqual((at / "lab4", [at / "lab4/kern/file.o"]), handed_in.linked(copy))
                 options.kernels = tree / "build"
 

@@ -9,6 +9,7 @@ another. The last two lines are the sums: `N skipped`, and `N passed, N failed`.
 The reason why a test is skipped is printed below its suite's line.
 """
 import argparse
+import fcntl
 import os
 import re
 import subprocess
@@ -114,8 +115,8 @@ def rows(which: str, jobs: int) -> list[list[Suite]]:
     if which == "ci":
         wrong += [(f"a part of {name}", [PYTHON, "-m", f"grading.selftest.{module}", "--part", *seed()])
                   for name, module in (("the wrong solutions", "wrong"), ("the tests of the handed-out tree", "handed_out"))]
-    in_build = [*units.pop("docs/book/tests/test_transcripts"), ("grade of lab 1", [*MAKE, "grade", "LAB=1"]), ("bench", [PYTHON, "kern/ftrace/tests/bench.py", "--quick"])]
-    grades = [[(f"grade of lab {n}", grade(n))] for n in GRADED if n > 1]
+    in_build = [*units.pop("docs/book/tests/test_transcripts"), ("bench", [PYTHON, "kern/ftrace/tests/bench.py", "--quick"])]
+    grades = [[(f"grade of lab {n}", grade(n))] for n in GRADED]
     alone = [units.pop(name) for name in LONG if name in units]
     fuzzing = [(name, [*MAKE, "fuzz", f"FUZZ_SECONDS={seconds}"]) for name, seconds in (("fuzzing", FUZZED), (FUZZING_LONG, FUZZED_LONG))]
     every = [wrong, kernel, in_build, *reversed(grades), *alone, [HOST], [("lint", [*MAKE, "lint"])], fuzzing if which != "ci" else fuzzing[:1],
@@ -188,6 +189,17 @@ def main() -> int:
     parser.add_argument("--times", type=int, default=1, help="so often, or until something fails")
     options = parser.parse_args()
     LOGS.mkdir(parents=True, exist_ok=True)
+    with (LOGS / ".lock").open("w") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            print("The tests run in this tree already: wait for their end.", file=sys.stderr)
+            return 2
+        return run_times(options)
+
+
+def run_times(options: argparse.Namespace) -> int:
+    """Run the tests options.times times, or until one fails."""
     which = "any" if options.only and options.which == "test" else options.which
     for _ in range(options.times):
         passed, failed, skips = run_all(lambda name: not options.only or any(word in name for word in options.only), which, options.jobs, options.busy)

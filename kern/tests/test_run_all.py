@@ -1,5 +1,6 @@
 """`make test` itself: what it counts, what it prints about a failure, and the order in which it runs suites."""
 import contextlib
+import fcntl
 import io
 import tempfile
 import unittest
@@ -35,6 +36,13 @@ class Runs(unittest.TestCase):
     def two_tests(self, fails: tuple[int, ...], words: tuple[str, ...] = ()) -> tuple[int, str]:
         Path("test_it.py").write_text(COUNTED.replace("{fails}", str(fails)))
         return tested([[("two tests", [run_all.PYTHON, "-m", "unittest", "test_it"])]], words)
+
+    def test_a_second_run_in_the_tree_is_refused(self) -> None:
+        run_all.LOGS.mkdir(parents=True)
+        with (run_all.LOGS / ".lock").open("w") as lock, contextlib.redirect_stderr(io.StringIO()) as why:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            self.assertEqual((2, ""), self.two_tests(()))
+        self.assertEqual("The tests run in this tree already: wait for their end.\n", why.getvalue())
 
     def test_what_passes(self) -> None:
         status, said = self.two_tests(())
