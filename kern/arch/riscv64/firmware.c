@@ -37,19 +37,35 @@ notrace struct sbi_result sbi_call(unsigned long ext, unsigned long fid, unsigne
 	return (struct sbi_result){(long)a0, a1};
 }
 
-/* SBI takes a mask of 64 harts from a base id on: sparse ids need several calls. Return: 0, or the last SBI error. */
+static notrace u64 lowest_hart(unsigned long mask)
+{
+	u64 lowest = ~0ul;
+
+	for (unsigned i = 0; i < NR_CPUS; i++)
+		if (mask >> i & 1 && cpus[i].hwid < lowest)
+			lowest = cpus[i].hwid;
+	return lowest;
+}
+
+/*
+ * SBI takes a mask of 64 harts from a base id on: sparse ids need several calls.
+ * The base is the id of a hart that we run on, because OpenSBI 1.4 and 1.5 refuse
+ * any other base, such as 0 when hart 0 is disabled.
+ *
+ * Return: 0, or the last SBI error.
+ */
 notrace long sbi_call_harts(unsigned long ext, unsigned long fid, unsigned long mask)
 {
 	long error = 0;
 
 	while (mask) {
-		u64 base = cpus[__builtin_ctzl(mask)].hwid & ~63ul;
+		u64 base = lowest_hart(mask);
 		unsigned long harts = 0;
 
 		for (unsigned i = 0; i < NR_CPUS; i++) {
-			if (!(mask >> i & 1) || (cpus[i].hwid & ~63ul) != base)
+			if (!(mask >> i & 1) || cpus[i].hwid - base >= 64)
 				continue;
-			harts |= 1ul << (cpus[i].hwid & 63);
+			harts |= 1ul << (cpus[i].hwid - base);
 			mask &= ~(1ul << i);
 		}
 		error = sbi_call(ext, fid, harts, base, 0, 0).error ?: error;
