@@ -16,7 +16,6 @@
  *
  *   The running CPU and thread:
  *     struct cpu *this_cpu(void);	stable only with preemption off
- *     void set_this_cpu(struct cpu *);
  *     struct thread *get_current(void);	safe at any time: one instruction
  *   riscv64: tp = struct cpu, its first word is `current`.
  *   arm64: tpidr_el1 = struct cpu, sp_el0 = current thread.
@@ -79,8 +78,8 @@ void __noreturn thread_start(struct thread *prev); /* sched.c: finishes the swit
 
 /*
  * head.S jumps to kernel_main() on the boot CPU: interrupts masked, this_cpu()
- * = &cpus[0] (set_this_cpu() moves it to its own slot), current = &boot_thread,
- * stack = boot_stack. head.S has stored in .data:
+ * = &cpus[0], current = &boot_thread, stack = boot_stack. head.S has stored in
+ * .data:
  */
 void __noreturn kernel_main(void);
 extern unsigned long boot_hwid;     /* this CPU's hardware id */

@@ -1,8 +1,7 @@
 /*
- * One struct cpu for each CPU in use, indexed 0..nr_cpus-1 in the order of the
- * device tree; the hardware's id (hartid, MPIDR) is a field, never an index.
- * The boot CPU is cpus[0] until cpus_init() has read the device tree, which may
- * give it another index: keep no pointer to it from before.
+ * One struct cpu for each CPU in use, indexed 0..nr_cpus-1: the boot CPU, then the
+ * others in the order of the device tree. The hardware's id (hartid, MPIDR) is a
+ * field, never an index.
  */
 #ifndef KERN_CPU_H
 #define KERN_CPU_H
@@ -49,11 +48,21 @@ static inline struct cpu *cpu_of(unsigned index)
 	return &cpus[index];
 }
 
-/* Read /cpus of the device tree; sets indices and nr_cpus. Before irqchip_init(). */
+/*
+ * Read /cpus of the device tree; sets indices and nr_cpus. Before irqchip_init().
+ * Only the boot CPU is used, and the console says so, if the tree does not list it
+ * or has a CPU without an id: firmware has read the same tree, and OpenSBI then
+ * sends an IPI to the wrong hart, and may never return. A tree with more than
+ * NR_CPUS is said, too.
+ */
 void cpus_init(const void *fdt);
 /* Make @t the idle thread of @cpu; before the CPU's first interrupt. */
 void init_idle(struct thread *t, struct cpu *cpu);
-/* Start the other CPUs and print which do not start; afterwards 0..nr_cpus-1 are online. */
+/*
+ * Start the other CPUs and print which do not start; afterwards 0..nr_cpus-1 are
+ * online and have an idle thread. A CPU that does not start may thus change the
+ * index of another.
+ */
 void smp_init(void);
 /* Called by head.S's secondary_start on the new CPU's idle stack. */
 void secondary_main(void);

@@ -431,7 +431,9 @@ int fdt_next_cpu(const void *fdt, int node, u64 *hwid)
 
 	do
 		node = fdt_next_node(fdt, node, NULL);
-	while (node >= 0 && (!runs_this_kernel(fdt, node) || fdt_reg(fdt, node, 0, hwid, &unused)));
+	while (node >= 0 && !runs_this_kernel(fdt, node));
+	if (node >= 0 && fdt_reg(fdt, node, 0, hwid, &unused))
+		*hwid = FDT_NO_HWID;
 	return node;
 }
 

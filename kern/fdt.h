@@ -29,9 +29,10 @@ int fdt_find_device(const void *fdt, const char *const *names);
 int fdt_interrupt(const void *fdt, int node, int index, u32 cell[3]);
 /*
  * The next node after @node (-1 to start) of a CPU that can run this kernel, and the
- * CPU's id. Not disabled ones, nor RISC-V harts without an MMU (no mmu-type, or
- * "riscv,none"). -ENOENT at the end.
+ * CPU's id (FDT_NO_HWID: no reg). Only those whose status is okay, and no RISC-V harts
+ * without an MMU (no mmu-type, or "riscv,none"). -ENOENT at the end.
  */
+#define FDT_NO_HWID (~0ul)
 int fdt_next_cpu(const void *fdt, int node, u64 *hwid);
 int fdt_by_phandle(const void *fdt, u32 phandle);
 /* The index-th (address, size) of reg, translated through every parent's ranges. */

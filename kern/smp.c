@@ -10,7 +10,6 @@
 #include "irq.h"
 #include "print.h"
 #include "sched.h"
-#include "string.h"
 
 #define START_TRIES 50
 #define START_TIMEOUT_NS 5000000000 /* an emulator on a busy host may not run a CPU for a second */
@@ -24,59 +23,32 @@ struct cpu cpus[NR_CPUS] = {
 };
 unsigned nr_cpus = 1;
 
-/* Give the boot CPU its index in the device tree. */
-static void move_boot_cpu(unsigned index)
-{
-	struct cpu *to = cpu_of(index);
-
-	if (index) {
-		*to = cpus[0];
-		memset(&cpus[0], 0, sizeof(cpus[0]));
-	}
-	to->index = index;
-	to->hwid = boot_hwid;
-	set_this_cpu(to);
-}
-
-static unsigned list_cpus(const void *fdt, u64 *hwids, int *boot)
-{
-	unsigned count = 0, more = 0;
-	u64 hwid;
-
-	for (int node = -1; (node = fdt_next_cpu(fdt, node, &hwid)) >= 0;) {
-		/* The last entry is reserved for the boot CPU until it is found. */
-		if (count == NR_CPUS || (count == NR_CPUS - 1 && *boot < 0 && hwid != boot_hwid)) {
-			more++;
-			continue;
-		}
-		if (hwid == boot_hwid)
-			*boot = count;
-		hwids[count++] = hwid;
-	}
-	if (more)
-		printk("%u more CPUs are not started: Callsite supports %u.\n", more, NR_CPUS);
-	return count;
-}
-
 void cpus_init(const void *fdt)
 {
-	u64 hwids[NR_CPUS];
-	int boot = -1;
-	unsigned count = list_cpus(fdt, hwids, &boot);
+	const char *only_one = "The device tree does not list the boot CPU";
+	unsigned found = 0;
+	u64 hwid;
 
-	if (boot < 0) {
-		printk("The device tree does not list the boot CPU (%lx): only the boot CPU is used.\n",
-		       boot_hwid);
-		count = 1;
-		boot = 0;
-		hwids[0] = boot_hwid;
+	cpu_of(0)->hwid = boot_hwid;
+	for (int node = -1; (node = fdt_next_cpu(fdt, node, &hwid)) >= 0; found++) {
+		if (hwid == FDT_NO_HWID) {
+			only_one = "The device tree has a CPU without an id (reg)";
+			break;
+		}
+		if (hwid == boot_hwid) {
+			only_one = NULL;
+		} else if (nr_cpus < NR_CPUS) {
+			cpu_of(nr_cpus)->index = nr_cpus;
+			cpu_of(nr_cpus++)->hwid = hwid;
+		}
 	}
-	move_boot_cpu(boot);
-	for (unsigned i = 0; i < count; i++) {
-		cpu_of(i)->index = i;
-		cpu_of(i)->hwid = hwids[i];
+	if (only_one) {
+		printk("%s: only the boot CPU (%lx) is used.\n", only_one, boot_hwid);
+		nr_cpus = 1;
+	} else if (found > NR_CPUS) {
+		printk("The device tree has %u CPUs: Callsite uses %u, the most that it supports.\n",
+		       found, NR_CPUS);
 	}
-	nr_cpus = count;
 }
 
 static bool comes_online(struct cpu *cpu)
@@ -122,33 +94,35 @@ static int start_cpu(struct cpu *cpu)
 }
 
 /*
- * Indices must be contiguous. The index of a CPU that firmware refused to start
- * is given to the last CPU. A CPU that was started but is not online may still
- * come, so it keeps its struct cpu, and nr_cpus is reduced to its index.
+ * Indices must be contiguous. The index of a CPU that firmware refused to start is
+ * given to the last CPU, which is not running yet. A CPU that was started but is not
+ * online may still come, so it keeps its struct cpu, and nr_cpus is reduced to its
+ * index.
  */
-static bool close_gap(unsigned index, int err)
+static void give_up(unsigned index, int err)
 {
-	if (err != -ETIMEDOUT && cpu_of(nr_cpus - 1) != this_cpu()) {
-		cpu_of(index)->hwid = cpu_of(--nr_cpus)->hwid;
-		return index < nr_cpus;
+	struct cpu *cpu = cpu_of(index);
+
+	printk("CPU %u (%lx) does not start (error %d) and is not used.\n", index,
+	       (unsigned long)cpu->hwid, -err);
+	if (err != -ETIMEDOUT) {
+		cpu->hwid = cpu_of(--nr_cpus)->hwid;
+		return;
 	}
-	if (this_cpu()->index < index)
-		nr_cpus = index;
-	return false;
+	if (index + 1 < nr_cpus)
+		printk("It may still come, so no further CPU is started.\n");
+	nr_cpus = index;
 }
 
 void smp_init(void)
 {
-	for (unsigned i = 0; i < nr_cpus; i++) {
-		struct cpu *cpu = cpu_of(i);
-		int err = cpu == this_cpu() ? 0 : start_cpu(cpu);
+	for (unsigned i = 1; i < nr_cpus;) {
+		int err = start_cpu(cpu_of(i));
 
-		if (!err)
-			continue;
-		printk("CPU %u (%lx) does not start (error %d) and is not used.\n", i,
-		       (unsigned long)cpu->hwid, -err);
-		if (close_gap(i, err))
-			i--;
+		if (err)
+			give_up(i, err);
+		else
+			i++;
 	}
 }
 

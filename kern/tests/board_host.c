@@ -81,10 +81,6 @@ struct cpu *this_cpu(void)
 {
 	return running;
 }
-void set_this_cpu(struct cpu *cpu)
-{
-	running = cpu;
-}
 struct thread *get_current(void)
 {
 	return &boot_thread;
@@ -169,7 +165,7 @@ static void firmware(const void *fdt)
 	for (unsigned i = 0; i < nr_cpus; i++) {
 		insn[0] = '\0';
 		released = 0;
-		if (i != now->boot_index)
+		if (i)
 			firmware_cpu_start(cpu_of(i));
 		memcpy(now->starts[i], insn, sizeof(insn));
 		now->release[i] = released;
@@ -217,7 +213,7 @@ static void interrupts(const void *fdt)
 		irqchip_init_cpu(); /* writes the context's threshold last */
 		now->context[i] = (last_write - now->plic - 0x200000) / 0x1000;
 	}
-	running = cpu_of(now->boot_index);
+	running = cpu_of(0);
 }
 #endif
 
@@ -248,7 +244,6 @@ void decide(const void *fdt, u64 hwid, struct decisions *d)
 	console(fdt);
 	cpus_init(fdt);
 	d->cpu_count = nr_cpus;
-	d->boot_index = this_cpu()->index;
 	for (unsigned i = 0; i < nr_cpus; i++)
 		d->hwid[i] = cpu_of(i)->hwid;
 	d->hz = timer_frequency(fdt);

@@ -6,14 +6,18 @@
  */
 #include "board_tree_test.h"
 
-/* Four harts, 1 to 4, of which 2 booted. Hart 0 has one context of the PLIC's, the others two each: machine mode's, then ours. */
+/*
+ * Four harts, 1 to 4, of which 2 booted and is therefore CPU 0. Hart 0 has one context of the PLIC's, the others two each: machine
+ * mode's, then ours.
+ */
 static void expect_harts(const Decided &got)
 {
+	const int harts[] = {2, 1, 3, 4};
+
 	ASSERT_EQ(4u, got.d.cpu_count);
-	EXPECT_EQ(1u, got.d.boot_index);
 	for (unsigned i = 0; i < 4; i++) {
-		EXPECT_EQ(i + 1, got.d.hwid[i]);
-		EXPECT_EQ(2 * ((int)i + 1), got.d.context[i]);
+		EXPECT_EQ(harts[i], (int)got.d.hwid[i]);
+		EXPECT_EQ(2 * harts[i], got.d.context[i]);
 	}
 }
 

@@ -105,10 +105,6 @@ always_inline_ struct cpu *this_cpu(void)
 {
 	return (struct cpu *)sysreg_read(tpidr_el1);
 }
-always_inline_ void set_this_cpu(struct cpu *cpu)
-{
-	sysreg_write(tpidr_el1, cpu);
-}
 /* Not volatile: the compiler may reuse the value, which is always the same in one thread. */
 always_inline_ struct thread *get_current(void)
 {

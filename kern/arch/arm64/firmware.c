@@ -94,7 +94,7 @@ static int release_cpu(int node)
 int firmware_cpu_start(struct cpu *cpu)
 {
 	const char *method;
-	u64 hwid = ~0ul;
+	u64 hwid = FDT_NO_HWID;
 	int node = -1;
 
 	do

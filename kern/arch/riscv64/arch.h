@@ -85,11 +85,6 @@ always_inline_ struct cpu *this_cpu(void)
 {
 	return this_cpu_in_tp;
 }
-always_inline_ void set_this_cpu(struct cpu *cpu)
-{
-	this_cpu_in_tp = cpu;
-	barrier();
-}
 /* Not volatile: the compiler may reuse the value, which is always the same in one thread. */
 always_inline_ struct thread *get_current(void)
 {

@@ -45,7 +45,7 @@ static u64 hart_of(const void *fdt, u32 phandle)
 	u64 hwid, unused;
 	int cpu = fdt_parent(fdt, fdt_by_phandle(fdt, phandle));
 
-	return fdt_reg(fdt, cpu, 0, &hwid, &unused) ? ~0ul : hwid;
+	return fdt_reg(fdt, cpu, 0, &hwid, &unused) ? FDT_NO_HWID : hwid;
 }
 
 int plic_context(const void *fdt, int node, u64 hwid)

@@ -33,7 +33,6 @@ static inline void cpu_relax(void)
 struct cpu;
 struct thread *get_current(void);
 struct cpu *this_cpu(void);
-void set_this_cpu(struct cpu *cpu);
 static inline unsigned long irq_save(void)
 {
 	return 0;
