@@ -138,8 +138,11 @@ void irqchip_init_cpu(void);
 /* The number, for irqchip_enable(), of @node's first interrupt specifier. Return: 0 or -errno. */
 int irqchip_map(const void *fdt, int node, unsigned *irq);
 void irqchip_enable(unsigned irq);
-/* Raise the one IPI on every CPU of @mask (bits: cpu->index); irq.c knows its reasons. */
-void irqchip_send_ipi(unsigned long mask);
+/*
+ * Raise the one IPI on every CPU of @mask (bits: cpu->index); irq.c knows its reasons.
+ * Return: 0, or -EIO if the firmware refuses.
+ */
+int irqchip_send_ipi(unsigned long mask);
 
 /* The per-CPU timer: frequency in Hz; fire at @deadline in counter ticks. */
 u64 timer_frequency(const void *fdt);

@@ -61,8 +61,9 @@ void ipi_send(unsigned cpu_index, int what)
 	unsigned long flags = irq_save();
 	u64 bit = 1ul << what;
 
-	if (!(__atomic_fetch_or(&cpu_of(cpu_index)->ipi_work, bit, __ATOMIC_SEQ_CST) & bit))
-		irqchip_send_ipi(1ul << cpu_index);
+	if (!(__atomic_fetch_or(&cpu_of(cpu_index)->ipi_work, bit, __ATOMIC_SEQ_CST) & bit) &&
+	    irqchip_send_ipi(1ul << cpu_index))
+		panic("the firmware refuses an IPI to CPU %u", cpu_index);
 	irq_restore(flags);
 }
 
@@ -101,7 +102,7 @@ notrace void ipi_stop_others(void)
 		others++;
 	}
 	if (mask)
-		irqchip_send_ipi(mask);
+		irqchip_send_ipi(mask); /* if it is refused, they run on */
 	while (__atomic_load_n(&parked, __ATOMIC_ACQUIRE) < others && arch_counter() < end)
 		cpu_relax();
 }

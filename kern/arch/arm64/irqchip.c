@@ -294,14 +294,14 @@ static void send_ipi_v3(u64 hwid)
 	sysreg_write(ICC_SGI1R_EL1, target | SGI_IPI << 24);
 }
 
-notrace void irqchip_send_ipi(unsigned long mask)
+notrace int irqchip_send_ipi(unsigned long mask)
 {
 	u32 targets = 0;
 
 	io_mb();
 	if (version == NO_GIC) {
 		bcm2836_send_ipi(mask);
-		return;
+		return 0;
 	}
 	for (; mask; mask &= mask - 1) {
 		struct cpu *cpu = cpu_of(__builtin_ctzl(mask));
@@ -314,4 +314,5 @@ notrace void irqchip_send_ipi(unsigned long mask)
 		write32(targets << 16 | SGI_IPI, distributor + D_SGI);
 	else
 		isb();
+	return 0;
 }

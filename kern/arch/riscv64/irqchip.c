@@ -129,8 +129,8 @@ void handle_external(void)
 	}
 }
 
-void irqchip_send_ipi(unsigned long mask)
+int irqchip_send_ipi(unsigned long mask)
 {
 	io_mb();
-	sbi_call_harts(SBI_IPI, 0, mask);
+	return sbi_call_harts(SBI_IPI, 0, mask) ? -EIO : 0;
 }
