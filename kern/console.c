@@ -2,9 +2,10 @@
  * The console: printk, output in whole lines, and a ring of received bytes
  * that an interrupt fills and one thread reads.
  *
- * Losses are always reported: input that does not fit into the ring is counted,
- * and the reader prints the count. Output from before the UART is known is kept
- * and printed later.
+ * No input is lost silently. If a byte does not fit into the ring or into the UART, it
+ * is counted, and the next byte of its line is marked. Of a line that does not fit into
+ * the ring the end is kept, so that its reader goes on. Output from before the UART is
+ * known is kept and printed later.
  */
 #include "cpu.h"
 #include "fdt.h"
@@ -29,10 +30,15 @@ static size_t early_len;
 static char *keep;                 /* under output_lock: a copy of the output goes here */
 static size_t keep_len, keep_size; /* keep_len counts what did not fit, too */
 
-static u8 ring[RING_SIZE];
-static u32 ring_in, ring_out; /* under input_lock */
-static unsigned long lost;    /* under input_lock: bytes that did not fit into the ring */
-static unsigned long overruns; /* under input_lock: times that the UART had no room */
+/* The received bytes, some with INPUT_LOST. All of this is under input_lock. */
+static u16 ring[RING_SIZE];
+static u32 ring_in, ring_out;
+static unsigned long lost;     /* bytes that did not fit into the ring */
+static bool dropping;          /* they were of the line that is being received */
+static bool end_lost;          /* the last one was the end of its line */
+static unsigned long overruns; /* times that the UART had no room */
+static bool damaged;           /* an overrun's place in the input is not known yet */
+static bool was_empty;         /* there was no byte when the UART was last asked for one */
 static struct spinlock input_lock;
 static struct wait_queue readers;
 static struct thread *foreground, *watcher; /* under input_lock */
@@ -134,25 +140,69 @@ void console_uart_found(void)
 
 /* ---- input ---- */
 
-static void put_byte(u8 c)
+static bool ends_line(int c)
 {
-	if (ring_in - ring_out == RING_SIZE)
-		lost++;
-	else
-		ring[ring_in++ % RING_SIZE] = c;
+	return (u8)c == '\n' || (u8)c == '\r' || (u8)c == CTRL_C;
+}
+
+static bool put_if_fits(int c, u32 size)
+{
+	if (ring_in - ring_out >= size)
+		return false;
+	ring[ring_in++ % RING_SIZE] = c;
+	return true;
+}
+
+/* Text leaves the last place free for the end of its line. */
+static void put_byte(int c)
+{
+	if (!ends_line(c)) {
+		dropping = dropping || !put_if_fits(c, RING_SIZE - 1);
+		lost += dropping;
+	} else {
+		end_lost = !put_if_fits(dropping ? c | INPUT_LOST : c, RING_SIZE);
+		lost += end_lost;
+		dropping = false;
+	}
+}
+
+/* Free the places before @out. A lost end of a line gets one of them: it came after all that the ring holds. */
+static void take_until(u32 out)
+{
+	ring_out = out;
+	if (end_lost)
+		end_lost = !put_if_fits('\n' | INPUT_LOST, RING_SIZE);
 }
 
 /* Ctrl-C also discards the bytes typed before it. While output is kept (framed.c) Ctrl-C is an ordinary byte, into which the serial line may have changed another one. */
-static void receive_byte(u8 c)
+static void receive_byte(int c)
 {
-	if (c != CTRL_C || !foreground || READ_ONCE(keep)) {
+	if ((u8)c != CTRL_C || !foreground || READ_ONCE(keep)) {
 		put_byte(c);
 		return;
 	}
 	ring_out = ring_in;
+	dropping = end_lost = false;
 	if (foreground->interrupted && watcher)
 		thread_interrupt(watcher);
 	thread_interrupt(foreground);
+}
+
+/*
+ * The lost bytes came after those that the UART holds. So all of these are marked, and
+ * also the first byte that comes after them.
+ */
+static int mark_damage(int c)
+{
+	bool ends = was_empty && !(c & UART_OVERRUN);
+
+	if (c & UART_OVERRUN) {
+		overruns++;
+		damaged = true;
+	}
+	c = (u8)c | (damaged ? INPUT_LOST : 0);
+	damaged = damaged && !ends;
+	return c;
 }
 
 void console_input(void)
@@ -163,8 +213,8 @@ void console_input(void)
 	for (int i = 0; i < INPUT_BURST && c >= 0; i++) {
 		c = uart_receive();
 		if (c >= 0)
-			receive_byte(c);
-		overruns += c >= 0 && c & UART_OVERRUN;
+			receive_byte(mark_damage(c));
+		was_empty = c < 0;
 	}
 	more = c >= 0;
 	spin_unlock_irqrestore(&input_lock, flags);
@@ -177,7 +227,7 @@ void console_tick(void)
 		console_input();
 }
 
-static void report_loss(void)
+void console_report_loss(void)
 {
 	unsigned long flags = spin_lock_irqsave(&input_lock);
 	unsigned long n = lost, times = overruns;
@@ -206,8 +256,10 @@ static int take_byte(void)
 	if (!input_waits())
 		return c;
 	flags = spin_lock_irqsave(&input_lock);
-	if (ring_in != ring_out)
-		c = ring[ring_out++ % RING_SIZE];
+	if (ring_in != ring_out) {
+		c = ring[ring_out % RING_SIZE];
+		take_until(ring_out + 1);
+	}
 	spin_unlock_irqrestore(&input_lock, flags);
 	return c;
 }
@@ -216,8 +268,8 @@ int console_getchar(void)
 {
 	int c = take_byte();
 
-	if (c < 0)
-		report_loss();
+	if (c < 0 && READ_ONCE(overruns)) /* the end of the line may be lost: no report would come at its end */
+		console_report_loss();
 	while (c < 0 && !interrupted()) {
 		if (polled)
 			sleep_ns(POLL_NS);
@@ -232,8 +284,8 @@ int console_getchar(void)
 static void interrupt_typed_ahead(struct thread *t)
 {
 	for (u32 at = ring_out; at != ring_in && !READ_ONCE(keep); at++) {
-		if (ring[at % RING_SIZE] == CTRL_C) {
-			ring_out = at + 1;
+		if ((u8)ring[at % RING_SIZE] == CTRL_C) {
+			take_until(at + 1);
 			thread_interrupt(t);
 			return;
 		}

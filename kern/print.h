@@ -24,7 +24,13 @@ int scnprintf(char *buf, size_t size, const char *fmt, ...) __printf(3, 4);
  */
 int printk(const char *fmt, ...) __printf(1, 2);
 void console_write(const char *s, size_t n); /* raw bytes, '\n' becomes "\r\n" */
-int console_getchar(void);                   /* sleeps until a byte arrives; -1: interrupted */
+/*
+ * Sleep until a byte arrives. With INPUT_LOST: bytes were lost before it or, in the UART, near it. A line
+ * that has such a byte is not whole. Return: the byte, or -1: interrupted.
+ */
+int console_getchar(void);
+#define INPUT_LOST 0x100
+void console_report_loss(void); /* print how much input was lost since the last report, if any was */
 /* From now on print without the lock: for panic only. */
 void console_panic_mode(void);
 void uart_init(const void *fdt);  /* /chosen/stdout-path, else the first known UART */

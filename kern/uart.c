@@ -116,7 +116,7 @@ static u32 mini_enable(void)
 
 /* ARM DDI 0183 (PL011); offsets in bytes, so the shift is 0. */
 enum { PL_DATA = 0, PL_FLAGS = 0x18, PL_LINE = 0x2c, PL_CONTROL = 0x30, PL_MASK = 0x38, PL_CLEAR = 0x44 };
-#define PL_DATA_OVERRUN (1 << 11) /* bytes before this one were lost */
+#define PL_DATA_OVERRUN (1 << 11) /* bytes were lost: those after the ones in the FIFO */
 #define PL_FLAGS_BUSY (1 << 3)
 #define PL_FLAGS_EMPTY (1 << 4)
 #define PL_FLAGS_SENT (1 << 7)

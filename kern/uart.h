@@ -9,7 +9,8 @@
 bool uart_present(void);
 void uart_write(const char *s, size_t n); /* polls until the UART accepts it; sends '\n' as CR LF */
 int uart_receive(void);                   /* a byte, or -1 */
-#define UART_OVERRUN 0x100 /* in the byte's value: bytes before it were lost in the UART */
+/* In the byte's value: the UART had no room. The bytes that it lost came after those that it still holds. */
+#define UART_OVERRUN 0x100
 /* From now on received bytes interrupt and call console_input(). -errno: the caller must poll. */
 int uart_enable_input(const void *fdt);
 

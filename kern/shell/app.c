@@ -249,9 +249,11 @@ static long read_console(char *buf, size_t n)
 
 		if (c < 0)
 			return -EINTR;
-		if (c == 4)
+		if ((u8)c == 4)
 			break;
-		buf[i] = c == '\r' ? '\n' : c;
+		if (c & INPUT_LOST)
+			console_report_loss();
+		buf[i] = (char)c == '\r' ? '\n' : c;
 		console_write(&buf[i], 1);
 		if (buf[i++] == '\n')
 			break;

@@ -6,6 +6,7 @@
  * the line fits its row.
  */
 #include "line.h"
+#include "print.h"
 #include "string.h"
 
 #define CTRL(c) ((c) & 0x1f)
@@ -44,8 +45,9 @@ static void move_to(struct line *l, unsigned cursor)
 static void insert(struct line *l, char c)
 {
 	if (l->len == LINE_MAX - 1) {
-		l->refused++;
-		l->write("\a", 1);
+		if (!l->too_long)
+			l->write("\a", 1);
+		l->too_long = true;
 		return;
 	}
 	memmove(l->text + l->cursor + 1, l->text + l->cursor, l->len - l->cursor + 1);
@@ -56,6 +58,17 @@ static void insert(struct line *l, char c)
 		redraw_tail(l, 0);
 }
 
+static bool is_refused(const struct line *l)
+{
+	return l->too_long || l->damaged || l->noise;
+}
+
+static void forgive(struct line *l)
+{
+	l->too_long = l->damaged = false;
+	l->noise = 0;
+}
+
 static void delete(struct line *l, unsigned from, unsigned to)
 {
 	move_to(l, from);
@@ -63,7 +76,7 @@ static void delete(struct line *l, unsigned from, unsigned to)
 	l->len -= to - from;
 	redraw_tail(l, to - from);
 	if (!l->len)
-		l->refused = l->noise = 0; /* the counts were the deleted line's */
+		forgive(l); /* that was the deleted line */
 }
 
 static unsigned word_start(const struct line *l)
@@ -94,7 +107,7 @@ static void look_back(struct line *l, int step)
 		return;
 	if (!l->back) {
 		memcpy(l->draft, l->text, l->len + 1);
-		if (l->refused || l->noise)
+		if (is_refused(l))
 			l->draft[0] = 0; /* the text is incomplete: do not offer it again */
 	}
 	l->back += step;
@@ -196,16 +209,23 @@ static void control(struct line *l, int c)
 static enum line_result enter(struct line *l)
 {
 	put(l, "\n");
-	return l->noise ? LINE_NOISE : l->refused ? LINE_TOO_LONG : LINE_DONE;
+	if (l->too_long)
+		return LINE_TOO_LONG;
+	if (l->damaged)
+		return LINE_DAMAGED;
+	return l->noise ? LINE_NOISE : LINE_DONE;
 }
 
 enum line_result line_feed(struct line *l, int c)
 {
-	bool second_half = l->after_return && c == '\n';
+	bool lost = c & INPUT_LOST, second_half;
 
+	c = (u8)c;
+	second_half = l->after_return && c == '\n';
 	l->after_return = c == '\r';
 	if (second_half)
 		return LINE_MORE;
+	l->damaged = l->damaged || lost;
 	if (c == '\r' || c == '\n') {
 		l->escape = TEXT;
 		return enter(l);
@@ -226,7 +246,8 @@ enum line_result line_feed(struct line *l, int c)
 void line_begin(struct line *l)
 {
 	l->text[0] = 0;
-	l->len = l->cursor = l->refused = l->noise = l->escape = l->back = 0;
+	l->len = l->cursor = l->escape = l->back = 0;
+	forgive(l);
 	put(l, l->prompt);
 }
 

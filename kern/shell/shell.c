@@ -358,10 +358,13 @@ int shell_main(void *ended)
 		enum line_result r;
 
 		report_jobs();
+		console_report_loss();
 		r = read_line();
 		if (r == LINE_TOO_LONG)
-			printk("shell: the line is %u characters too long (%d is the most); it was not run.\n",
-			       line.refused, LINE_MAX - 1);
+			printk("shell: a line has at most %d characters; this one has more and was not run.\n",
+			       LINE_MAX - 1);
+		else if (r == LINE_DAMAGED)
+			printk("shell: bytes of the line were lost; it was not run.\n");
 		else if (r == LINE_NOISE)
 			printk("shell: %u bytes of the line are not text; it was not run.\n", line.noise);
 		if (r != LINE_DONE)

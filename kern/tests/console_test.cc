@@ -1,5 +1,6 @@
 // needs: kern/console.c kern/print.c kern/string.c -DKERNEL_NAMES -Ikern/tests/host -Ikern/tests
 /* Input that was lost, in the UART or in the console's ring, is counted, and the reader prints the count. */
+#include <algorithm>
 #include <deque>
 #include <gtest/gtest.h>
 #include <string>
@@ -50,16 +51,43 @@ static void receives(std::deque<int> bytes)
 	shown = "";
 }
 
-/* The reader does not wait: it has been interrupted. */
-static std::string read_all()
+/* The reader does not wait: it has been interrupted. '!' stands before a byte that says that bytes were lost. */
+static std::string read_marked()
 {
 	std::string text;
 	int c;
 
 	reader.interrupted = true;
 	while ((c = console_getchar()) >= 0)
-		text += (char)c;
+		text += std::string(c & INPUT_LOST, '!').substr(0, 1) + (char)c;
 	return text;
+}
+
+static std::string read_all()
+{
+	std::string text = read_marked();
+	text.erase(std::remove(text.begin(), text.end(), '!'), text.end());
+	return text;
+}
+
+static std::string reported()
+{
+	shown = "";
+	console_report_loss();
+	return shown;
+}
+
+static std::string lost(int n)
+{
+	return "\n" + std::to_string(n) + " bytes of input were lost: they came faster than they were read.\n";
+}
+
+/* The UART receives all of it, in several interrupts if need be. */
+static void types(const std::string &text)
+{
+	receives(std::deque<int>(text.begin(), text.end()));
+	while (!line.empty())
+		console_tick();
 }
 
 TEST(console, the_reader_says_how_often_the_uart_overran)
@@ -75,8 +103,8 @@ TEST(console, the_reader_says_how_often_the_uart_overran)
 TEST(console, it_says_so_only_when_there_is_nothing_left_to_read)
 {
 	receives({UART_OVERRUN | 'a', 'b'});
-	EXPECT_EQ('a', console_getchar());
-	EXPECT_EQ('b', console_getchar());
+	EXPECT_EQ(INPUT_LOST | 'a', console_getchar());
+	EXPECT_EQ(INPUT_LOST | 'b', console_getchar());
 	EXPECT_EQ("", shown) << "not into the middle of a line that is typed";
 	EXPECT_EQ("", read_all());
 	EXPECT_NE("", shown);
@@ -124,9 +152,68 @@ TEST(console, ctrl_c_is_a_byte_like_others_while_output_is_kept)
 
 TEST(console, bytes_that_do_not_fit_into_the_ring_are_counted)
 {
-	receives(std::deque<int>(ring_size + 5, 'x'));
-	while (!line.empty())
-		console_tick();
-	EXPECT_EQ(std::string(ring_size, 'x'), read_all());
-	EXPECT_EQ("\n5 bytes of input were lost: they came faster than they were read.\n", shown);
+	types(std::string(ring_size + 5, 'x'));
+	EXPECT_EQ(std::string(ring_size - 1, 'x'), read_marked());
+	EXPECT_EQ(lost(6), reported());
+	EXPECT_EQ("", reported()) << "once";
+	types("y\n");
+	EXPECT_EQ("!\n", read_marked()) << "the line goes on to its end";
+	EXPECT_EQ(lost(1), reported());
+}
+
+TEST(console, a_line_that_does_not_fit_keeps_its_end)
+{
+	for (const char *end : {"\n", "\r", "\003"}) {
+		types(std::string(22000, 'x') + end);
+		EXPECT_EQ(std::string(ring_size - 1, 'x') + "!" + end, read_marked());
+		EXPECT_EQ(lost(22000 - ring_size + 1), reported());
+		types("ok\n");
+		EXPECT_EQ("ok\n", read_marked());
+		EXPECT_EQ("", reported());
+	}
+}
+
+TEST(console, a_line_that_just_fits_is_whole)
+{
+	types(std::string(ring_size - 1, 'x') + "\n");
+	EXPECT_EQ(std::string(ring_size - 1, 'x') + "\n", read_marked());
+	types(std::string(ring_size, 'x') + "\n");
+	EXPECT_EQ(std::string(ring_size - 1, 'x') + "!\n", read_marked());
+	EXPECT_EQ(lost(1), reported());
+}
+
+/* None of these becomes a part of another line. */
+TEST(console, lines_for_which_there_is_no_room_become_one_that_is_marked)
+{
+	const std::string full = std::string(ring_size - 1, 'x') + "\n";
+
+	types(full + "a\nb\nc");
+	EXPECT_EQ(full + "!\n", read_marked());
+	types("d\ne\n");
+	EXPECT_EQ("!\ne\n", read_marked()) << "the rest of c's line is not a line";
+	EXPECT_EQ(lost(6), reported());
+	types(full + "a\n");
+	for (int i = 0; i < 4; i++)
+		EXPECT_EQ('x', console_getchar());
+	types("b\n");
+	EXPECT_EQ(full.substr(4) + "!\nb\n", read_marked());
+	EXPECT_EQ(lost(2), reported());
+}
+
+TEST(console, ctrl_c_discards_a_line_that_does_not_fit)
+{
+	console_set_foreground(&foreground, nullptr);
+	types(std::string(22000, 'x') + "\nlost\nlost\003ok\n");
+	console_set_foreground(nullptr, nullptr);
+	EXPECT_EQ("ok\n", read_marked());
+	EXPECT_NE("", reported());
+}
+
+/* What an overrun loses comes after the bytes that the UART holds: any of these lines may be the damaged one. */
+TEST(console, an_overrun_marks_each_line_that_it_may_have_damaged)
+{
+	receives({UART_OVERRUN | 'a', '\n', 'b'});
+	EXPECT_EQ("!a!\n!b", read_marked());
+	types("c\nd\n");
+	EXPECT_EQ("!c\nd\n", read_marked());
 }

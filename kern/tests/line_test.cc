@@ -7,6 +7,7 @@
 
 extern "C" {
 #include "line.h"
+#include "print.h"
 }
 
 namespace {
@@ -34,11 +35,14 @@ struct Screen {
 	std::string shown() const { return row.substr(0, row.find_last_not_of(' ') + 1); }
 };
 Screen screen;
+int bells;
 
 void draw(const char *s, size_t n)
 {
-	while (n--)
-		screen.put(*s++);
+	for (; n--; s++) {
+		screen.put(*s);
+		bells += *s == '\a';
+	}
 }
 
 class Line : public testing::Test {
@@ -48,6 +52,7 @@ protected:
 	void SetUp() override
 	{
 		screen = {};
+		bells = 0;
 		l->prompt = "$";
 		l->write = draw;
 		line_begin(l.get());
@@ -116,16 +121,50 @@ TEST_F(Line, return_and_newline_are_one_enter)
 	EXPECT_STREQ(l->text, "b");
 }
 
-TEST_F(Line, refuses_what_is_too_long)
+TEST_F(Line, has_a_limit)
 {
+	for (int n : {LINE_MAX - 2, LINE_MAX - 1})
+		EXPECT_EQ(typed(std::string(n, 'x')).size(), n);
 	feed(std::string(LINE_MAX - 1, 'x'));
-	EXPECT_EQ(l->refused, 0u);
-	feed("yz");
-	EXPECT_EQ(l->len, LINE_MAX - 1u);
-	EXPECT_EQ(feed("\r"), LINE_TOO_LONG);
-	EXPECT_EQ(l->refused, 2u);
+	EXPECT_EQ(bells, 0);
+	EXPECT_EQ(feed("y\r"), LINE_TOO_LONG);
 	line_begin(l.get());
 	EXPECT_EQ(typed("ok"), "ok");
+}
+
+/* Whatever the rest of such a line holds, it is discarded, and it prints nothing. */
+TEST_F(Line, refuses_what_is_too_long)
+{
+	for (std::string rest : {std::string(22000, 'y'), std::string("\0\xc3\xa4\xff", 4), "\033[1" + std::string(2000, '5'),
+				 std::string("\033[C\033[1;5C\tz\033")}) {
+		feed(std::string(LINE_MAX - 1, 'x') + "y");
+		bells = 0;
+		EXPECT_EQ(feed(rest), LINE_MORE);
+		EXPECT_EQ(feed("z\n"), LINE_TOO_LONG);
+		EXPECT_EQ(bells, 0) << "the first one says it";
+		line_begin(l.get());
+		EXPECT_EQ(typed("ok"), "ok");
+	}
+	feed(std::string(LINE_MAX, 'x'));
+	EXPECT_EQ(feed("yy\x03"), LINE_CANCELLED);
+	line_begin(l.get());
+	EXPECT_EQ(typed("ok"), "ok");
+}
+
+TEST_F(Line, refuses_a_line_of_which_bytes_were_lost)
+{
+	feed("ech");
+	line_feed(l.get(), INPUT_LOST | 'x');
+	EXPECT_EQ(feed("y\r"), LINE_DAMAGED);
+	line_feed(l.get(), INPUT_LOST | '\n');
+	line_begin(l.get());
+	EXPECT_EQ(typed("ok"), "ok") << "the newline was the return's second half";
+	EXPECT_EQ(line_feed(l.get(), INPUT_LOST | '\r'), LINE_DAMAGED);
+	line_begin(l.get());
+	EXPECT_EQ(line_feed(l.get(), INPUT_LOST | 3), LINE_CANCELLED);
+	line_begin(l.get());
+	line_feed(l.get(), INPUT_LOST | 'x');
+	EXPECT_EQ(typed("\x15ok"), "ok") << "it was deleted";
 }
 
 TEST_F(Line, a_line_that_was_deleted_is_not_refused)
@@ -136,7 +175,7 @@ TEST_F(Line, a_line_that_was_deleted_is_not_refused)
 		EXPECT_EQ(typed(half + wipes + "ok"), "ok");
 	EXPECT_EQ(typed(half + std::string(LINE_MAX, '\b') + "ok"), "ok");
 	EXPECT_EQ(typed(half + up), "ok");
-	EXPECT_EQ(feed(half + "\b\r"), LINE_NOISE);
+	EXPECT_EQ(feed(half + "\b\r"), LINE_TOO_LONG);
 	line_begin(l.get());
 	EXPECT_EQ(typed(half + up + down), ""); /* not the half of it that there was */
 }

@@ -210,20 +210,32 @@ def answers(run: Run, before: bytes, seconds: float) -> str:
     return ""
 
 
-def flood() -> Step:
-    """More than the console's ring holds, sent at once without waiting for echoes. The next line may be lost too, but not the one after it."""
+LINE_LIMIT = 1023  # characters: LINE_MAX of kern/shell/line.h, without the NUL
+REFUSED = f"shell: a line has at most {LINE_LIMIT} characters; this one has more and was not run.\n"
+
+
+def limit() -> Step:
+    """A line of exactly the limit runs; one more character, and it is refused."""
     def step(run: Run) -> str:
-        run.console.send(b"x" * 20000 + b"\r")
-        return answers(run, b"\r", 5) and answers(run, b"\r", HANGS)
+        for length in LINE_LIMIT - 1, LINE_LIMIT, LINE_LIMIT + 1:
+            text = "x" * (length - len("echo "))
+            run.console.begin(f"echo {text}")
+            said = run.console.wait_for(lambda tail: tail.endswith(f"\n{PROMPT}"), HANGS, "prompt after a long line")
+            if (f"\n{text}\n" in said) != (length <= LINE_LIMIT) or (REFUSED in said) != (length > LINE_LIMIT):
+                return f"a line of {length} characters: {said[-300:]!r}"
+        return ""
     return step
 
 
-def too_long() -> Step:
-    """A line that does not fit is refused; the bytes after its end are not echoed, so the test does not wait for them."""
+def flood(before: bytes = b"", rest: bytes = b"") -> Step:
+    """A line that holds more than the console's ring is sent at once. It is refused, the prompt comes, and the next line runs."""
     def step(run: Run) -> str:
-        run.console.send(b"echo " + b"x" * 2000 + b"\r")
-        text = run.console.wait_ready(HANGS)
-        return "" if "characters too long" in text else f"a line of 2,005 characters: {text[-300:]}"
+        run.console.send(before + b"x" * 22000 + rest + b"\r")
+        try:
+            run.console.wait_for(lambda text: text.endswith(REFUSED + PROMPT), HANGS, "sentence that refuses a line of 22,000 characters")
+        except Stopped as stopped:
+            return str(stopped)
+        return answers(run, b"", HANGS)
     return step
 
 
@@ -758,6 +770,12 @@ def framed() -> list[Step]:
             shows(ask(2, "cat /data/prose.txt /data/prose.txt /data/prose.txt"), ""), shows("lines 9999 99999", r"^\.2 \d+ [0-9a-f]{8} cut$")]
 
 
+def typing() -> list[Step]:
+    """What people and programs type that is no command; the last one while a command runs, when nothing is taken out of the ring."""
+    return [limit(), prints("echo alive", "alive\n"), noise(), interrupted(), flood(rest="\u00e4\0\033[1;5C\033[".encode()),
+            flood(rest=b"\x03" + b"x" * 2000), flood(b"sleep 2\r")]
+
+
 def shell_cases(arch: str) -> list[Case]:
     steps = [prints("echo hello", "hello\n"), prints("echo 'a  b' \"c\"", "a  b c\n"),
              shows("nosuchcommand", "nosuchcommand"), prints("echo still here", "still here\n"),
@@ -766,7 +784,6 @@ def shell_cases(arch: str) -> list[Case]:
              shows("gzip /nosuch /tmp/g", r"^gzip: /nosuch: No such file or directory \(ENOENT\)$"),
              shows("cat /data/noise.bin > set_ftrace_filter", r"no function matches '[ -~]+'$"),
              frees_all("gzip /data/prose.txt /tmp/g", "/tmp/g"), shows("ls /", "sys"), shows("ps", "swapper"), shows("help", "current_tracer|echo"),
-             too_long(), prints("echo alive", "alive\n"), noise(), interrupted(), flood(),
              prints("cd /data", ""), shell_goes_on(), prints("pwd; jobs; cd /sys/kernel/tracing", "/data\n"),
              *(shows(f"{line} & ; wait", rf"^{line.split()[0]}: only the shell itself can run this") for line in ("wait", "jobs", "kill 1", "cd /tmp")),
              *(shows(f"time {line}", rf"^{line.split()[0]}: only the shell itself can run this") for line in ("wait", "jobs", "kill 1", "cd /tmp")),
@@ -782,6 +799,7 @@ def shell_cases(arch: str) -> list[Case]:
              shows("lsmod; rmmod f; rm /tmp/f.ko", r"^f  +\d+  0$"), stack_among(300), *framed()]
     graph = "echo function_graph > current_tracer"
     return [Case("shell", arch, smp=2, steps=steps),
+            *(Case(f"typing, CPUs {smp}", arch, smp=smp, steps=typing()) for smp in (1, 4)),
             Case("a grace period and a thread that is held", arch, smp=2, steps=[grace_period(graph), prints("echo nop > current_tracer", ""), works()]),
             Case("an instance goes during a hit", arch, smp=2, steps=[instance_goes]),
             Case("an event is disabled, but not in every instance", arch, smp=2, steps=[
