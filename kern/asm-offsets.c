@@ -19,9 +19,6 @@ void asm_offsets(void)
 	DEFINE(CPU_HWID, offsetof(struct cpu, hwid));
 	DEFINE(CPU_SIZE, sizeof(struct cpu));
 	DEFINE(FREGS_ARG, offsetof(struct ftrace_regs, arg));
-#ifdef __clang__
-	DEFINE(FREGS_T, offsetof(struct ftrace_regs, t));
-#endif
 	DEFINE(FREGS_SP, offsetof(struct ftrace_regs, sp));
 	DEFINE(FREGS_PC, offsetof(struct ftrace_regs, pc));
 	DEFINE(FREGS_FP, offsetof(struct ftrace_regs, fp));

@@ -13,7 +13,7 @@ from grading.truth.returns import HANDLERS
 from grading.truth.truth import HANDS, Call
 
 # struct ftrace_regs, in words (kern/ftrace/<arch>/regs.h)
-SEEN_SP, SEEN_PC, SEEN_FP, SEEN_LINK = ({"riscv64": r, "arm64": a} for r, a in ((8, 9), (9, 11), (10, 12), (11, 13)))
+SEEN_SP, SEEN_PC, SEEN_FP, SEEN_LINK = ({"riscv64": r, "arm64": a} for r, a in ((10, 9), (11, 11), (12, 12), (13, 13)))
 MASK = (1 << 64) - 1
 STUBS = 32  # FTRACE_OPS_MAX
 

@@ -19,7 +19,8 @@ NAMES = {"riscv64": ["zero", "ra", "sp", "gp", "tp", "t0", "t1", "t2", "s0", "s1
 SP, FP, LINK = {"riscv64": 2, "arm64": 31}, {"riscv64": 8, "arm64": 29}, {"riscv64": 1, "arm64": 30}
 ARGUMENTS = {"riscv64": range(10, 18), "arm64": range(9)}
 RESERVED = {"riscv64": (3, 4), "arm64": (18,)}
-SCRATCH = {"riscv64": (5, 6, 7, 28, 29, 30, 31), "arm64": range(9, 18)}  # the tracer may change these
+STATIC_CHAIN = {"riscv64": 7, "arm64": 18}  # where GCC's nested functions find the variables of the function around them
+SCRATCH = {"riscv64": (5, 6, 28, 29, 30, 31), "arm64": range(9, 18)}  # the tracer may change these
 PATTERN = 0x5CA1AB1E  # the upper half of the values that kern/apps/registers.c and entry.c put into every register
 
 
@@ -50,7 +51,7 @@ def mistake_of(arch: str, number: int) -> str:
         return "reserved-register-touched"
     if number == LINK[arch]:
         return "return-address-lost"
-    return "argument-clobbered" if number in ARGUMENTS[arch] else "saved-register-lost" if number < 32 else ""
+    return "argument-clobbered" if number in (*ARGUMENTS[arch], STATIC_CHAIN[arch]) else "saved-register-lost" if number < 32 else ""
 
 
 def where(e: Evidence, address: int) -> str:

@@ -44,7 +44,7 @@ ORDERED_CODE = ((("kern/ftrace/stages/graph.c", "kern/ftrace/graph/fgraph.c", "k
                 (("kern/ftrace/ops/ops.c", "kern/ftrace/core/hash.c"), ()), (("kern/ftrace/core/patch.c",), ()))
 # Variables that events load while another CPU may store into them.
 ORDERED_DATA = {"fgraph_stamp": 8, "fgraph_slots": 8, "fgraph_array": 128, "ftrace_graph_dead": 1}
-REGS_WORDS = {"riscv64": 12, "arm64": 14}  # of struct ftrace_regs
+REGS_WORDS = {"riscv64": 14, "arm64": 14}  # of struct ftrace_regs
 KEPT_NOTHING = (1 << 64) - 1  # as mask of changed registers: the observer had no earlier values to compare with
 
 

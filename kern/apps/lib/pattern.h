@@ -15,10 +15,10 @@
 #define ENTER "	addi sp, sp, -16\n	sd ra, 8(sp)\n	sd s0, 0(sp)\n	addi s0, sp, 16\n"
 #define LEAVE "	ld ra, 8(sp)\n	ld s0, 0(sp)\n	addi sp, sp, 16\n	ret\n"
 #define NOPS "	nop\n"
-/* Set each argument register and each callee-saved register, except sp and fp. */
+/* Set each argument register, t2 (a static chain) and each callee-saved register, except sp and fp. */
 #define SET_PATTERN \
 	"	.set .Lvalue, 0x5ca1ab1e00010001\n" \
-	"	.irp reg, a0,a1,a2,a3,a4,a5,a6,a7,s1,s2,s3,s4,s5,s6,s7,s8,s9,s10,s11\n" \
+	"	.irp reg, a0,a1,a2,a3,a4,a5,a6,a7,s1,s2,s3,s4,s5,s6,s7,s8,s9,s10,s11,t2\n" \
 	"	li \\reg, .Lvalue\n	.set .Lvalue, .Lvalue + 0x10001\n	.endr\n"
 #define PATTERN_CLOBBERS "memory", "ra", "t0", "t1", "t2", "t3", "t4", "t5", "t6", \
 	"a0", "a1", "a2", "a3", "a4", "a5", "a6", "a7", \

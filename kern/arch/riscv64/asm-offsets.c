@@ -1,5 +1,6 @@
 /* riscv64: the offsets of its own structures for the assembly; see kern/asm-offsets.c. */
 #include "cpu.h"
+#include "asm-ftrace/regs.h"
 
 #define DEFINE(name, value) __asm__ volatile("\n->" #name " %0" : : "i"(value))
 
@@ -16,4 +17,6 @@ void asm_offsets(void)
 	DEFINE(FRAME_TVAL, offsetof(struct trap_frame, tval));
 	DEFINE(FRAME_RECORD, offsetof(struct trap_frame, record_fp));
 	DEFINE(FRAME_SIZE, sizeof(struct trap_frame));
+	DEFINE(FREGS_T, offsetof(struct ftrace_regs, t));
+	DEFINE(MCOUNT_T2, offsetof(struct mcount_frame, t2));
 }

@@ -5,9 +5,10 @@
  *
  * void ftrace_caller(void)
  *
- * Live: a0-a7 (arguments), t2-t6 (in Clang builds: further arguments of
- * local functions), ra (the traced function's own return address), t0 (where
- * to resume), t1 (the slot), sp, s0. Free: t1, once the slot was read; with GCC also t2-t6.
+ * Live: a0-a7 (arguments), t2 (the static chain of GCC's nested functions),
+ * t2-t6 (in Clang builds: further arguments of local functions), ra (the traced
+ * function's own return address), t0 (where to resume), t1 (the slot), sp, s0.
+ * Free: t1, once the slot was read; with GCC also t3-t6.
  *
  * 1. Save the registers that the callback may read or change, and make two
  *    frame records: the traced function's, then ours, so that a stack walk from
@@ -57,8 +58,8 @@ ftrace_call:
 	sd a5, FREGS_ARG + 40(sp)
 	sd a6, FREGS_ARG + 48(sp)
 	sd a7, FREGS_ARG + 56(sp)
-#ifdef __clang__
 	sd t2, FREGS_T + 0(sp)
+#ifdef __clang__
 	sd t3, FREGS_T + 8(sp)
 	sd t4, FREGS_T + 16(sp)
 	sd t5, FREGS_T + 24(sp)
@@ -89,8 +90,8 @@ ftrace_call:
 	ld a5, FREGS_ARG + 40(sp)
 	ld a6, FREGS_ARG + 48(sp)
 	ld a7, FREGS_ARG + 56(sp)
-#ifdef __clang__
 	ld t2, FREGS_T + 0(sp)
+#ifdef __clang__
 	ld t3, FREGS_T + 8(sp)
 	ld t4, FREGS_T + 16(sp)
 	ld t5, FREGS_T + 24(sp)

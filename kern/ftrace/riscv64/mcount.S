@@ -2,9 +2,10 @@
  * void _mcount(void). With `-pg` every function calls it after its prologue, by
  * `auipc ra; jalr ra`.
  *
- * Live: a0-a7 (arguments: the function may not have moved them yet), s0 (the traced
- * function's frame), ra (where to resume that function), sp, and all callee-saved
- * registers. Free: t0-t6.
+ * Live: a0-a7 (arguments: the function may not have moved them yet), t2 (nor the
+ * static chain of a nested function), s0 (the traced function's frame), ra (where
+ * to resume that function), sp, and all callee-saved registers.
+ * Free: t0, t1, t3-t6.
  *
  * The parent is not in a0 (GCC leaves it there, Clang does not) but in the
  * traced function's frame record:
@@ -13,7 +14,7 @@
  *	s0 - 16 | its caller's s0                      |
  *
  * 1. If no tracer is registered, return at once.
- * 2. Make a frame record of our own, and save the argument registers.
+ * 2. Make a frame record of our own, and save the arguments and t2.
  * 3. Call ftrace_trace_function(selfpc, frompc, function_trace_op, NULL).
  * 4. Put everything back.
  */
@@ -47,6 +48,7 @@ mcount_trace:
 	sd a5, MCOUNT_ARG + 40(sp)
 	sd a6, MCOUNT_ARG + 48(sp)
 	sd a7, MCOUNT_ARG + 56(sp)
+	sd t2, MCOUNT_T2(sp)
 
 	/* 3. Call the tracer. The parent is read while s0 is still the traced function's. */
 	ld a1, -8(s0)
@@ -67,6 +69,7 @@ mcount_call:
 	ld a5, MCOUNT_ARG + 40(sp)
 	ld a6, MCOUNT_ARG + 48(sp)
 	ld a7, MCOUNT_ARG + 56(sp)
+	ld t2, MCOUNT_T2(sp)
 	ld s0, MCOUNT_FP(sp)
 	ld ra, MCOUNT_LINK(sp)
 	addi sp, sp, MCOUNT_SIZE

@@ -6,7 +6,7 @@
  * ftrace_call was patched before them (ftrace_update_ftrace_func): there is one
  * tracer at a time.
  *
- * 1. Make a frame record of our own, and save the argument registers.
+ * 1. Make a frame record of our own, and save the arguments and t2.
  * 2. Call tracer(selfpc, frompc, function_trace_op, NULL); the call is at ftrace_call.
  * 3. Put everything back.
  */
@@ -34,6 +34,7 @@ ftrace_call:
 	sd a5, MCOUNT_ARG + 40(sp)
 	sd a6, MCOUNT_ARG + 48(sp)
 	sd a7, MCOUNT_ARG + 56(sp)
+	sd t2, MCOUNT_T2(sp)
 
 	/* 2. Call the tracer. The parent is read while s0 is still the traced function's. */
 	ld a1, -8(s0)
@@ -54,6 +55,7 @@ ftrace_call:
 	ld a5, MCOUNT_ARG + 40(sp)
 	ld a6, MCOUNT_ARG + 48(sp)
 	ld a7, MCOUNT_ARG + 56(sp)
+	ld t2, MCOUNT_T2(sp)
 	ld s0, MCOUNT_FP(sp)
 	ld ra, MCOUNT_LINK(sp)
 	addi sp, sp, MCOUNT_SIZE

@@ -3,8 +3,8 @@
  * ftrace_caller builds, so its last four words are also the two frame
  * records by which a stack walk finds the traced function and its caller.
  *
- *	| a0..a7 | (t2..t6) | sp | pc | fp | link |
- *	                      ^ record: us  ^ record: the traced function
+ *	| a0..a7 | t2 (..t6) | sp | pc | fp | link |
+ *	                       ^ record: us  ^ record: the traced function
  *
  * The function continues at pc; set pc to link and the function returns
  * at once, with a0 as its value. sp is read only.
@@ -18,6 +18,8 @@ struct ftrace_regs {
 	unsigned long arg[8];
 #ifdef __clang__
 	unsigned long t[6]; /* t2-t6: Clang passes further arguments of local functions there */
+#else
+	unsigned long t[2]; /* t2: GCC's nested functions find their static chain there; sp stays a multiple of 16 */
 #endif
 	unsigned long sp; /* at the call site: the caller's */
 	unsigned long pc;
@@ -28,6 +30,8 @@ struct ftrace_regs {
 /* The frame of _mcount and of lab 3's ftrace_caller; its last two words are the frame record. */
 struct mcount_frame {
 	unsigned long arg[8];
+	unsigned long t2; /* a nested function's static chain */
+	unsigned long unused; /* sp stays a multiple of 16 */
 	unsigned long fp;
 	unsigned long link;
 };
