@@ -1,7 +1,8 @@
 # What the toolchain of arm64 is called, and what it needs to be told.
 cross := aarch64-linux-gnu-
+# x18: where a nested function finds its static chain.
 # Cortex-A53 erratum 835769: nothing that accumulates a product just after a load or store.
-arch_cflags := -mgeneral-regs-only -mno-outline-atomics -mbranch-protection=none \
+arch_cflags := -mgeneral-regs-only -ffixed-x18 -mno-outline-atomics -mbranch-protection=none \
 	-mfix-cortex-a53-835769
 # Cortex-A53 erratum 843419: no adrp that it may mistake (docs/hardware.md).
 arch_ldflags := -m aarch64linux --no-relax --fix-cortex-a53-843419=adr
