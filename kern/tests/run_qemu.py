@@ -867,6 +867,8 @@ def traced_cases(arch: str) -> list[Case]:
     turns, fire = (TURNS, 24) if arch == "riscv64" else ({}, 3)  # fire: seconds of guest time, which is 8 times as fast with TURNS
     return [
         Case("ops, registers, recursion", arch, f"{FINISHED}-tests", 4, [promises("kt_ops"), shows("kt_sites", ", 0 unlike their record")], options=turns),
+        *(Case(f"registers that are live at an entry, lab {lab}", arch, f"lab{lab}-tests", 1, [promises("kt_live")])
+          for lab in range(1, 9)),
         *(Case(f"fprobe and kretprobe on {n} CPUs", arch, f"{FINISHED}-tests", n,
                [*twice_alone("kt_fprobe", n), shows("kt_sites", ", 0 unlike their record")], options=turns) for n in (1, 4)),
         # With a thread for each CPU QEMU may see half of a word on riscv64, and translate the old word once more if the host stops the writer just then.
