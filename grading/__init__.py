@@ -31,4 +31,6 @@ machine/machine.py; the seconds of a command (machine/console.py); JUDGING in se
 (evidence/evidence.py). BUDGET and LONGEST grow with each schedule that is played (stimulus/schedules.py).
 """
 
+import qemu  # noqa: F401  # first: it decides whether Python writes bytecode
+
 ROOMS = ("elf", "machine", "text", "truth", "stimulus", "evidence", "checks", "session", "report", "classroom", "selftest")

@@ -32,11 +32,12 @@ from grading.session.line_session import Place
 from grading.session.session import BUDGET
 from grading.stimulus.schedules import SCHEDULES
 from grading.verdict import Refused, Stopped, Verdict, blamed
-from qemu import plugin
+from qemu import disk, plugin
 from qemu.emulator import Unfit
 from qemu.machine import ARCHES, ROOT
 
 EXIT_FAIL, EXIT_USAGE, EXIT_HARNESS = 1, 2, 3
+HARNESS_FAILED = "The harness failed; this is no score"
 NARROWEST = 80  # columns; a narrower table would cut words
 KERNEL_FILES = ("callsite.elf", "callsite.map", "Image", "recordmcount")
 SHARED = ("initrd.cpio", "modules")  # of all kernels of an architecture
@@ -140,8 +141,8 @@ def only(graded: report.Grade, rung: rubric.Rung) -> None:
 
 def verdict(grades: list[report.Grade], options: argparse.Namespace, whole: bool, console: Console) -> int:
     report.write_json(grades, options.out / "grade.json")
-    if any(g.harness_error for g in grades):
-        console.print("The harness failed; this is no score.")
+    if failed := next((g.harness_error for g in grades if g.harness_error), None):
+        console.print(f"{HARNESS_FAILED}: {report.printable(failed.why)}.", markup=False, highlight=False, soft_wrap=True)
         return EXIT_HARNESS
     full = all(g.verdict == Verdict.PASS for g in grades)
     total, possible = sum(g.points for g in grades), sum(g.possible for g in grades)
@@ -250,6 +251,10 @@ def refuse(options: argparse.Namespace) -> rubric.Rung | None:
 
 def main() -> int:
     options = arguments()
+    return disk.ended(lambda: run(options), HARNESS_FAILED, EXIT_HARNESS, options.out)
+
+
+def run(options: argparse.Namespace) -> int:
     if options.uboot:
         os.environ["UBOOT"] = "; ".join(options.uboot)  # for the command that repeats the grade: make has expanded what it exports
     console = Console(width=max(NARROWEST, Console().width) if sys.stdout.isatty() else 120)
@@ -259,7 +264,7 @@ def main() -> int:
         print(refused, file=sys.stderr)
         return EXIT_USAGE
     except Unfit as why:
-        print(f"The harness failed; this is no score: {why}.", file=sys.stderr)
+        print(f"{HARNESS_FAILED}: {why}.", file=sys.stderr)
         return EXIT_HARNESS
     except Stopped as stopped:
         print(report.printable(str(stopped)), file=sys.stderr)
@@ -277,9 +282,10 @@ def main() -> int:
     for graded in grades:
         if rung:
             only(graded, rung)
-        report.show(graded, console)
+        if not graded.harness_error:  # its points would be no score
+            report.show(graded, console)
     if len(grades) < len(options.arch):
-        console.print("The harness failed; this is no score.")
+        console.print(f"{HARNESS_FAILED}.")
         return EXIT_HARNESS
     try:
         status = verdict(grades, options, not rung and not options.smp and not options.schedule and not options.machine, console)

@@ -11,6 +11,8 @@ from enum import Enum
 from pathlib import Path
 from types import FrameType
 
+from qemu import disk
+
 HOST = (OSError, subprocess.SubprocessError)  # QEMU's errors are among them (grading/machine/gdbstub.py)
 
 
@@ -48,7 +50,7 @@ def blamed() -> Iterator[None]:
     except Stopped:
         raise
     except HOST as error:
-        raise Stopped(Verdict.HARNESS, f"{type(error).__name__}: {error}") from error
+        raise Stopped(Verdict.HARNESS, disk.why(error) or f"{type(error).__name__}: {error}") from error
     except Exception as error:  # pylint: disable=broad-except
         at = traceback.extract_tb(error.__traceback__)[-1]
         raise Stopped(Verdict.FAIL, "the harness cannot judge this kernel or what it did, which never happens with a right kernel: "

@@ -1007,7 +1007,7 @@ static void *map_file(const char *path, int flags, int protection, off_t *size)
 	return at == MAP_FAILED ? NULL : at;
 }
 
-/* The harness creates the file with its full (sparse) size. */
+/* The harness creates the file with its full size, in memory: a full disk loses no record. */
 static bool map_log(const char *path)
 {
 	off_t size;

@@ -8,6 +8,7 @@ import subprocess
 import tempfile
 from pathlib import Path
 
+from qemu import disk
 from qemu.emulator import ROOT, Emulator, Unfit, for_a_grade
 
 SOURCE, HEADER = ROOT / "qemu/observer.c", ROOT / "qemu/plugin.h"
@@ -18,18 +19,19 @@ FUTURE = "int qemu_plugin_version = 0x7fffffff; int qemu_plugin_install(void); i
 
 
 def compile_c(source: Path, plugin: Path, *flags: str) -> None:
+    """Raises Unfit if there is no compiler, or no room for what it writes."""
     try:
         done = subprocess.run(["gcc", *FLAGS, *flags, "-o", str(plugin), str(source)], capture_output=True, text=True, check=False)
     except OSError as error:
         raise Unfit(f"the observer cannot be compiled, for there is no gcc ({error.strerror}): type make setup") from error
     if done.returncode:
-        raise Unfit(f"the observer does not compile:\n{done.stderr}")
+        raise Unfit(disk.told(done.stderr, ROOT / "build") or f"the observer does not compile:\n{done.stderr}")
 
 
 def interface(emulator: Emulator, scratch: Path) -> int:
     """The version of QEMU's plugin interface, which does not follow from QEMU's version."""
     source, plugin = scratch / "future.c", scratch / "future.so"
-    source.write_text(FUTURE)
+    disk.write_whole(source, FUTURE)
     compile_c(source, plugin)
     done = subprocess.run([*emulator.command(), "-M", "none", "-nodefaults", "-display", "none", "-plugin", str(plugin)],
                           stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=600, check=False)

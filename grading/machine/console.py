@@ -16,6 +16,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from grading.verdict import Stopped, Verdict
+from qemu.disk import naming
 
 PROMPT = "callsite# "
 TAIL = 400
@@ -39,6 +40,23 @@ def last_line(text: str, cut: bool) -> str:
     return lines[-1] if lines else ""
 
 
+class Log:
+    """The file with all that a console printed. What was written is in the file, and an error names the file."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._file = path.open("wb", buffering=0)
+
+    def write(self, data: bytes) -> None:
+        with naming(self.path):
+            while data:  # a disk may be full after a part of it
+                data = data[self._file.write(data):]
+
+    def close(self) -> None:
+        with naming(self.path):
+            self._file.close()
+
+
 class GuestConsole:
     """Talks to the guest's shell: waits for its prompt, types a line, and returns the output."""
 
@@ -46,7 +64,7 @@ class GuestConsole:
                  watch: Callable[[], None], clock: Callable[[], float]) -> None:
         assert qemu.stdin and qemu.stdout
         self._to, self._from = qemu.stdin, qemu.stdout
-        self._log = log.open("wb")
+        self._log = Log(log)
         self._cap = cap
         self._watch = watch  # checks the machine; raises Stopped
         self._clock = clock  # seconds in which the guest could run
@@ -67,7 +85,6 @@ class GuestConsole:
         self.ended = not data
         self.received += len(data)
         self._log.write(data)
-        self._log.flush()
         self._unread += data
         if self.received > self._cap:
             raise Stopped(Verdict.FLOOD, f"the console printed more than {self._cap} bytes")
@@ -153,7 +170,7 @@ class GuestConsole:
 
     def transcript(self) -> str:
         """All output since the boot, at most the last megabyte."""
-        return plain(Path(self._log.name).read_bytes()[-(1 << 20):])
+        return plain(self._log.path.read_bytes()[-(1 << 20):])
 
     def close(self) -> None:
         for file in (self._to, self._from, self._log):

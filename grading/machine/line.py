@@ -29,7 +29,7 @@ from itertools import count
 from pathlib import Path
 from typing import Any, Protocol
 
-from grading.machine.console import LAST, PROMPT, last_line, plain
+from grading.machine.console import LAST, PROMPT, Log, last_line, plain
 from grading.verdict import Refused, Stopped, Verdict
 
 BAUD = 115200
@@ -157,7 +157,7 @@ class LineConsole:
 
     def __init__(self, line: Line, log: Path) -> None:
         self._line = line
-        self._log = log.open("wb")
+        self._log = Log(log)
         self._tail = b""  # the last that was read
         self._number = 0  # of the last command
         self._comment = 0  # the number of the last comment
@@ -338,8 +338,7 @@ class LineConsole:
 
     def transcript(self) -> str:
         """What came over the line, at most the last megabyte, as it came."""
-        self._log.flush()
-        return plain(Path(self._log.name).read_bytes()[-(1 << 20):])
+        return plain(self._log.path.read_bytes()[-(1 << 20):])
 
     def close(self) -> None:
         self._line.close()

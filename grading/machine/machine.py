@@ -45,7 +45,7 @@ IDLE = 0.5  # seconds in which a running CPU executes a million instructions, th
 MOST_TABLES = 1000  # page tables of one level; a right kernel has some dozens
 ENDING = 300  # seconds for the end of a QEMU that has closed its console or its debugger stub, on a busy host
 ENDS = (signal.SIGTERM, signal.SIGHUP, signal.SIGINT)
-OF_THE_HOST = (signal.SIGKILL, signal.SIGBUS)  # a host that has no more memory or disk ends QEMU by these; no guest can
+OF_THE_HOST = (signal.SIGKILL, signal.SIGBUS)  # a host that has no more memory ends QEMU by these; no guest can
 
 
 def ended_by_signals() -> None:
@@ -139,10 +139,10 @@ class Run:
         command = self.machine.command(["-chardev", "stdio,id=console,signal=off", "-serial", "chardev:console"], Path(disk), ram)
         command += [*self._reason.options(), "-chardev", f"socket,id=stub,fd={qemus.fileno()}", "-gdb", "chardev:stub", "-S"]
         self._counts = "-icount" in command
-        self._errors = opened.enter_context(self.log.with_suffix(".qemu").open("w+b"))
+        self._errors = opened.enter_context(os.fdopen(os.memfd_create("errors"), "w+b"))
         self._process = subprocess.Popen(WITH_US + self.machine.bounded() + command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, bufsize=0,
                                          stderr=self._errors, start_new_session=True,
-                                         pass_fds=[ram, qemus.fileno(), self._reason.fileno()])
+                                         pass_fds=[ram, qemus.fileno(), self._reason.fileno(), *([self._observer.fileno()] if self._observer else [])])
         opened.callback(self._end)
         qemus.close()
         self._began = self.clock()
@@ -184,7 +184,7 @@ class Run:
         except subprocess.TimeoutExpired:
             return False
         if -status in OF_THE_HOST:
-            raise Stopped(Verdict.HARNESS, f"QEMU was ended by {signal.Signals(-status).name}: has this host too little memory, or disk?")
+            raise Stopped(Verdict.HARNESS, f"QEMU was ended by {signal.Signals(-status).name}: has this host too little memory?")
         return True
 
     @property

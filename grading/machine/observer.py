@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import mmap
+import os
+import shutil
 import struct
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -13,6 +15,7 @@ from typing import NamedTuple
 
 from grading.verdict import Stopped, Verdict
 from qemu import plugin
+from qemu.disk import naming
 
 HEADER = 4096
 SLOT = struct.Struct("<BBBBHHIIQQQQQQ")
@@ -88,20 +91,29 @@ class Config:
 
 
 class Observer:
-    """The observer of one run: its files in `directory`, its argument for QEMU, its log."""
+    """
+    The observer of one run: its files in `directory`, its argument for QEMU, its log.
+
+    QEMU and the harness write the log through a mapping. In a file on a full disk that would end either of them by a signal, or would
+    lose records later. So the log is in memory while QEMU runs, and close() writes it to `directory`.
+    """
 
     def __init__(self, arch: str, config: Config, directory: Path) -> None:
-        files = {name: directory / f"observer.{name}" for name in ("config", "image", "log")}
-        self._log = files["log"]
+        files = {name: directory / f"observer.{name}" for name in ("config", "image")}
+        self._path = directory / "observer.log"
         self._capacity = config.capacity
-        files["config"].write_text("\n".join(config.lines) + "\n")
-        files["image"].write_bytes(config.image)
-        with self._log.open("wb") as log:
-            log.truncate(HEADER + SLOT.size * config.capacity)
-        self._file = self._log.open("r+b")
+        for name, data in (("config", "\n".join([*config.lines, ""]).encode()), ("image", config.image)):
+            with naming(files[name]):
+                files[name].write_bytes(data)
+        self._file = os.fdopen(os.memfd_create("observer.log"), "r+b")
+        self._file.truncate(HEADER + SLOT.size * config.capacity)
         self._map = mmap.mmap(self._file.fileno(), 0)
         self._recordings = self._orderings = 0
-        self.plugin = ",".join([str(plugin.build(arch)), *(f"{name}={path}" for name, path in files.items())])
+        self.plugin = ",".join([str(plugin.build(arch)), *(f"{name}={path}" for name, path in files.items()), f"log=/proc/self/fd/{self.fileno()}"])
+
+    def fileno(self) -> int:
+        """The log, which QEMU must inherit."""
+        return self._file.fileno()
 
     def _word(self, offset: int) -> int:
         return int(struct.unpack_from("<Q", self._map, offset)[0])
@@ -161,8 +173,9 @@ class Observer:
     def close(self) -> None:
         used = HEADER + min(self.written(), self._capacity) * SLOT.size
         self._map.close()
-        self._file.truncate(used)  # keep the written part, not the hole after it
-        self._file.close()
+        with self._file, naming(self._path), self._path.open("wb") as log:
+            self._file.truncate(used)
+            shutil.copyfileobj(self._file, log)
 
 
 def decoded(data: bytes, first: int = 0, running: bool = False) -> Iterator[Record]:

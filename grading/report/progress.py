@@ -10,6 +10,7 @@ from rich.console import Console
 from rich.markup import escape
 
 from grading.report import report
+from qemu.disk import write_whole
 
 
 def read(path: Path) -> dict[str, Any]:
@@ -28,7 +29,7 @@ def remember(grades: list[report.Grade], path: Path) -> dict[str, int]:
         if g.points >= mine.get(g.arch, {}).get("points", 0):
             mine[g.arch] = {"points": g.points, "possible": g.possible, "seed": f"{g.seed:016x}",
                             "reached": [r.rung.name for r in g.results if r.reached]}
-    path.write_text(json.dumps(best, indent=1) + "\n")
+    write_whole(path, json.dumps(best, indent=1) + "\n")
     return {g.arch: best[f"lab{g.lab}"][g.arch]["points"] for g in grades}
 
 

@@ -21,6 +21,7 @@ from grading.session import rubric
 from grading.session.rubric import Half, Rung
 from grading.stimulus.schedules import SCHEDULES
 from grading.verdict import Stopped, Verdict
+from qemu.disk import write_whole
 
 
 @dataclass
@@ -306,4 +307,4 @@ def write_json(grades: list[Grade], path: Path) -> None:
                    "instructions": e.insns, "calls": e.observed} for e in g.evidence],
     } for g in grades]}
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(json.dumps(document, indent=1) + "\n")
+    write_whole(path, json.dumps(document, indent=1) + "\n")

@@ -15,6 +15,8 @@ from rich.console import Console
 from rich.live import Live
 from rich.text import Text
 
+from qemu import disk
+
 Say = Callable[[str], None]
 PR_SET_PDEATHSIG = 1  # linux/prctl.h
 
@@ -23,12 +25,15 @@ def _work(work: Callable[[str, Say], Any], arch: str, pipe: Connection) -> None:
     ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGTERM)
     try:
         pipe.send(("done", work(arch, lambda text: pipe.send(("says", text)))))
-    except Exception:  # pylint: disable=broad-except
-        traceback.print_exc()
+    except Exception as error:  # pylint: disable=broad-except
+        if said := disk.why(error):
+            print(f"{arch}: {said}.", file=sys.stderr, flush=True)
+        else:
+            traceback.print_exc()
 
 
 def run(work: Callable[[str, Say], Any], arches: list[str], console: Console) -> dict[str, Any]:
-    """The results by architecture. That of a process that died is missing; the process has printed why."""
+    """The results by architecture. That of a process that died is missing; it is printed why."""
     fork = multiprocessing.get_context("fork")
     says, done = dict.fromkeys(arches, "starting"), dict[str, Any]()
     pipes: dict[Any, str] = {}
@@ -46,6 +51,10 @@ def run(work: Callable[[str, Say], Any], arches: list[str], console: Console) ->
                 for pipe in wait(list(pipes)):
                     _hear(pipe, pipes, says, done)
                 live.update(_shown(says), refresh=sys.stdout.isatty())
+        for arch, worker in zip(arches, workers):
+            worker.join()
+            if arch not in done and worker.exitcode and worker.exitcode < 0:
+                print(f"{arch}: the process that grades it was ended by {signal.Signals(-worker.exitcode).name}.", file=sys.stderr, flush=True)
     finally:  # after a signal no process may be left
         for worker in workers:
             worker.terminate()
