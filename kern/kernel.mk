@@ -61,8 +61,8 @@ $(shared)/.links:
 $(out)/include/asm-offsets.h: kern/asm-offsets.c kern/arch/$(ARCH)/asm-offsets.c $(ftrace_headers) \
 		$(wildcard kern/*.h kern/arch/$(ARCH)/*.h) $(out)/flags $(shared)/.links
 	$(call say,OFFSETS,$@)set -e; for f in $(filter %.c,$^); do \
-	$(cc) $(cflags) $(includes) -S -o - $$f; done | \
-	sed -n 's/^->\([A-Za-z0-9_]*\) [$$#]*\(-*[0-9]*\).*/#define \1 \2/p' > $@
+	$(cc) $(cflags) $(includes) -S -o - $$f; done > $@.S; \
+	sed -n 's/^->\([A-Za-z0-9_]*\) [$$#]*\(-*[0-9]*\).*/#define \1 \2/p' $@.S > $@; rm $@.S
 
 # Handed-in files are compiled in a sandbox, and without the cache: $(walled), of labs/handed_in.mk.
 walls = $(or $(call walled,kern $(shared) $(out)/include),$(ccache))
@@ -98,7 +98,7 @@ $(own_app): $(APP) kern/app.h $(out)/flags
 
 # The programs that the shell knows: {name, main, help} of each in kern/apps/, and of APP.
 $(out)/apps_table.c: $(wildcard kern/apps/*.c) $(out)/flags kern/kernel.mk
-	@{ echo '#include "apprun.h"'; for n in $(apps); do \
+	@set -e; { echo '#include "apprun.h"'; for n in $(apps); do \
 	echo "int app_main_$$n(int, char **); extern const char *const app_help_$$n[];"; done; \
 	$(if $(APP),echo "int $(app_symbol)(int$(comma) char **);";) \
 	echo 'const struct app app_table[] = {'; for n in $(sort $(apps) $(app_name)); do \
