@@ -48,4 +48,8 @@ def main(folder: Path) -> None:
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]))
+    try:
+        main(Path(sys.argv[1]))
+    except OSError as error:
+        print(f"{sys.argv[1]} cannot be written: {error.strerror}.", file=sys.stderr)
+        sys.exit(75)  # which .ci/recipe knows

@@ -7,6 +7,7 @@ import tempfile
 import unittest
 from pathlib import Path
 
+from grading.tests.needs import resize, small_disk
 from qemu.machine import ROOT
 
 sys.path.insert(0, str(ROOT / "kern/ftrace/tools"))
@@ -73,6 +74,28 @@ class Compile(unittest.TestCase):
 
     def test_its_output_ends(self) -> None:
         self.stopped('__asm__(".fill 30000000");\n', "what it writes is larger than 16 MiB")
+
+    def test_a_full_disk_is_not_the_files_fault(self) -> None:
+        with small_disk(200) as disk:
+            self.object = disk / "file.o"
+            done = self.compile("int x[100000] = {1};\n")
+            self.assertEqual(75, done.returncode)
+            self.assertEqual([f"{self.source} is not compiled: {disk} cannot be written: No space left on device."], done.stderr.splitlines()[-1:])
+            self.assertNotIn("build failure", done.stderr)
+            self.assertEqual([], os.listdir(disk))
+            resize(disk, "ro")
+            done = self.compile("int x;\n")
+            self.assertEqual((75, f"{self.source} is not compiled: {disk} cannot be written: Read-only file system.\n"), (done.returncode, done.stderr))
+
+    def test_a_message_about_a_full_disk_is_only_a_message(self) -> None:
+        self.stopped("#error No space left on device\n", "it does not compile")
+
+    def test_what_a_tool_prints_is_written_whole_or_refused(self) -> None:
+        for tool in ("mksyms.py", "mkrecords.py", "islands.py"):
+            words = ["riscv64"] if tool == "islands.py" else ["--empty"]
+            with self.subTest(tool), open("/dev/full", "wb") as full:
+                done = subprocess.run([sys.executable, COMPILE.with_name(tool), *words], stdout=full, stderr=subprocess.PIPE, text=True, check=False)
+                self.assertEqual((75, f"{tool}: /dev/full cannot be written: No space left on device.\n"), (done.returncode, done.stderr))
 
     def test_its_time_ends(self) -> None:
         limits = compiler.LIMITS

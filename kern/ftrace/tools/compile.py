@@ -13,17 +13,23 @@ import shutil
 import sys
 import tempfile
 
-from walls import Ended, Limits, Refused, printable, run
+sys.dont_write_bytecode = True  # on a full disk Python 3.11 may write half of it, which is read the next time
+from walls import Ended, Limits, Refused, printable, run  # noqa: E402
 
 LIMITS = Limits(seconds=20, patience=300, memory=1 << 30, file=16 << 20)
 MESSAGES = 1 << 20
+NO_ROOM = 75  # exit status, which .ci/recipe knows
 TOOLCHAIN = ("/bin", "/lib", "/lib64", "/usr/bin", "/usr/include", "/usr/lib", "/usr/lib64", "/usr/libexec",
              "/usr/aarch64-linux-gnu", "/usr/riscv64-linux-gnu")
 # The driver's messages when one of its programs has reached a limit.
 STOPPED = {r"CPU time limit exceeded|Killed signal": f"it was stopped after {LIMITS.seconds} seconds",
-           r"File size limit exceeded|[Ff]ile too (big|large)|No space left": f"what it writes is larger than {LIMITS.file >> 20} MiB",
+           r"File size limit exceeded|[Ff]ile too (big|large)": f"what it writes is larger than {LIMITS.file >> 20} MiB",
            r"out of memory|memory exhausted|[Cc]annot allocate memory": f"it needs more than {LIMITS.memory >> 20} MiB of memory",
            r"signal terminated program": "it died of what it read"}
+
+
+class NoRoom(Exception):
+    """The host's disk is full or cannot be written, which is not the file's fault; the message says which folder."""
 
 
 def within(command: list[str], seen: list[str], target: str, folder: str) -> Ended:
@@ -48,6 +54,15 @@ def say(ended: Ended) -> str:
     return next((why for form, why in STOPPED.items() if re.search(form, text[-4000:])), "")
 
 
+def check_room(folder: str) -> None:
+    """Raises NoRoom if the compiler cannot write in @folder as much as it may. What it printed does not tell: a file can make it print anything."""
+    try:
+        with tempfile.TemporaryFile(dir=folder) as file:
+            os.posix_fallocate(file.fileno(), 0, LIMITS.file)
+    except OSError as why:
+        raise NoRoom(f"{os.path.dirname(folder)} cannot be written: {why.strerror}") from why
+
+
 def place(folder: str, name: str, target: str) -> None:
     path = f"{folder}/{name}"
     if os.path.islink(path) or not os.path.isfile(path):
@@ -65,11 +80,15 @@ def check_depends(path: str) -> None:
 
 def build(seen: list[str], command: list[str]) -> None:
     target = command[command.index("-o") + 1]
-    folder = tempfile.mkdtemp(prefix=".walls-", dir=os.path.abspath(os.path.dirname(target)))
+    try:
+        folder = tempfile.mkdtemp(prefix=".walls-", dir=os.path.abspath(os.path.dirname(target)))
+    except OSError as why:
+        raise NoRoom(f"{os.path.dirname(target)} cannot be written: {why.strerror}") from why
     try:
         ended = within(command, seen, target, folder)
         stopped = say(ended)
         if ended.status:
+            check_room(folder)
             raise Refused(f"the compiler did not finish: {stopped}" if stopped else "it does not compile")
         if "-MMD" in command:
             check_depends(f"{folder}/depends")
@@ -87,6 +106,9 @@ def main() -> int:
     except Refused as why:
         print(f"build failure: {command[-1]}: {why}", file=sys.stderr)
         return 1
+    except NoRoom as why:
+        print(f"{command[-1]} is not compiled: {why}.", file=sys.stderr)
+        return NO_ROOM
     return 0
 
 

@@ -17,6 +17,9 @@ for each function or so. The sections after the last island are not named.
 import subprocess
 import sys
 
+sys.dont_write_bytecode = True  # on a full disk Python 3.11 may write half of it, which is read the next time
+from output import put  # noqa: E402
+
 SIZE = {"riscv64": "riscv64-linux-gnu-size", "arm64": "aarch64-linux-gnu-size"}
 STEP = {"riscv64": (1 << 20) - (1 << 16), "arm64": 1 << 62}
 
@@ -56,8 +59,7 @@ def main() -> int:
     arch, *paths = sys.argv[1:]
     found = pieces([s for path in paths for s in text_sections(arch, path)], STEP[arch])
     text = [f"{statement(piece)} *(.ftrace.island.{n})" for n, piece in enumerate(found, 1)]
-    print(f"#define FTRACE_ISLANDS {len(found)}\n#define FTRACE_ISLANDS_TEXT {' '.join(text)}")
-    return 0
+    return put(f"#define FTRACE_ISLANDS {len(found)}\n#define FTRACE_ISLANDS_TEXT {' '.join(text)}\n")
 
 
 if __name__ == "__main__":

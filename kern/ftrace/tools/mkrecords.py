@@ -20,8 +20,8 @@ The folder tools/, in the order in which the Makefile runs it for a kernel:
     6. second link  with both tables, which come after text, so no site moves
     7. proof.py     reads the new kernel and indirect-calls; if it fails, there is no kernel
 
-walls.py is the sandbox of compile.py and mkrecords.py; no other program here imports
-another one. `make lint` runs rooms.py.
+walls.py is the sandbox of compile.py and mkrecords.py, and output.py writes what 2, 4 and 5
+print; no other program here imports another one. `make lint` runs rooms.py.
 """
 import os
 import re
@@ -31,8 +31,10 @@ from dataclasses import dataclass
 
 from elftools.elf.elffile import ELFFile
 
-import walls
-from walls import Refused, printable
+sys.dont_write_bytecode = True  # on a full disk Python 3.11 may write half of it, which is read the next time
+import walls  # noqa: E402
+from output import put  # noqa: E402
+from walls import Refused, printable  # noqa: E402
 
 SECONDS, PATIENCE, MEMORY = 5, 300, 1 << 30  # of a processor; of the clock, as the host may be busy; bytes
 DISABLED = 1 << 24  # FTRACE_FL_DISABLED, in the upper word of a record
@@ -178,18 +180,16 @@ def table_of(tool: str, path: str) -> Table:
 
 def main() -> int:
     if sys.argv[1:] == ["--empty"]:
-        print(assembly(Table([], [(0, 0), (0, 0)])), end="")
-        return 0
+        return put(assembly(Table([], [(0, 0), (0, 0)])))
     if len(sys.argv) != 3:
         print("usage: mkrecords.py TOOL KERNEL.elf | --empty", file=sys.stderr)
         return 1
     tool, path = sys.argv[1:]
     try:
-        print(assembly(table_of(tool, path)), end="")
+        return put(assembly(table_of(tool, path)))
     except Refused as why:
         print(f"recordmcount: {path}: {why}", file=sys.stderr)
         return 1
-    return 0
 
 
 if __name__ == "__main__":

@@ -9,13 +9,18 @@ DWARF; kern/ftrace/trace/trace_args.c describes the format. A function that the
 compiler made from another ("name.isra.0") has no parameters in the table: its
 arguments are not those of the source.
 """
+import contextlib
 import gc
+import io
 import struct
 import sys
 from itertools import pairwise
 
 from elftools.dwarf.die import DIE
 from elftools.elf.elffile import ELFFile
+
+sys.dont_write_bytecode = True  # on a full disk Python 3.11 may write half of it, which is read the next time
+from output import put  # noqa: E402
 
 STT_FUNC, STB_LOCAL, SHT_SYMTAB = 2, 0, 2
 SIGNED = (5, 6)  # DW_ATE_signed, DW_ATE_signed_char
@@ -132,16 +137,17 @@ def words(label: str, values: list[int]) -> None:
         print(f"\t.4byte {value}")
 
 
-def main() -> None:
-    if sys.argv[1] == "--empty":
-        emit(0, 0, {})
-    else:
+def main() -> int:
+    base, end, names = 0, 0, dict[int, str]()
+    if sys.argv[1] != "--empty":
         with open(sys.argv[1], "rb") as f:
             base, end, names = symbols(f.read())
         if "--args" in sys.argv:
             gc.disable()  # it would take a third of the time and free nothing
             names = with_parameters(names, all_parameters(sys.argv[1]), end)
+    with contextlib.redirect_stdout(io.StringIO()) as text:
         emit(base, end, names)
+    return put(text.getvalue())
 
 
-main()
+sys.exit(main())

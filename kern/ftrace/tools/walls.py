@@ -13,7 +13,6 @@ import shutil
 import signal
 import struct
 import subprocess
-import tempfile
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import IO
@@ -47,8 +46,7 @@ class Ended:
 
 def run(command: list[str], sees: Iterable[str], limits: Limits, writes: str = "", processes: bool = False) -> Ended:
     """@sees: files and folders, at their own paths; @writes: the one folder, if any; @processes: it may start other programs, and has a /tmp."""
-    with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as errors, tempfile.TemporaryFile() as seccomp, \
-            tempfile.TemporaryFile() as state:
+    with memory() as out, memory() as errors, memory() as seccomp, memory() as state:
         walls = os.environ.get("SANDBOX") != "no"
         within = [*_walls(sees, writes, processes, seccomp), "--json-status-fd", str(state.fileno())]
         words = [*within, *command] if walls else ["setpriv", "--pdeathsig", "KILL", *command]
@@ -68,6 +66,11 @@ def run(command: list[str], sees: Iterable[str], limits: Limits, writes: str = "
         raise Refused(f"the sandbox cannot be made ({printable(ended.said[:500]).strip()}). Code that you did not write needs another machine, or root; "
                       "if you wrote the code yourself, type:  export SANDBOX=no")
     return ended
+
+
+def memory() -> IO[bytes]:
+    """A file in memory: what is written there is whole, however full the disk is."""
+    return os.fdopen(os.memfd_create("walls"), "w+b")
 
 
 def _walls(sees: Iterable[str], writes: str, processes: bool, seccomp: IO[bytes]) -> list[str]:
