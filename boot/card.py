@@ -17,6 +17,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
+from qemu import disk  # noqa: E402
 from qemu.machine import ARCHES, ROOT, uboot_script_image  # noqa: E402
 
 MIB = 1 << 20
@@ -108,7 +109,7 @@ def run(*command: str) -> None:
     """Run a quiet command; what it printed is shown when it fails."""
     done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False)
     if done.returncode:
-        sys.exit(f"{' '.join(command)}:\n{done.stdout}")
+        sys.exit(disk.told(done.stdout, ROOT / "build") or f"{' '.join(command)}:\n{done.stdout}")
 
 
 def fill(folder: Path, arch: str, image: Path, initrd: Path, append: str, on_card: bool) -> None:
@@ -148,7 +149,7 @@ def pack(folder: Path, out: Path) -> None:
     made.rename(out)
 
 
-def main() -> None:
+def main() -> int:
     parser = argparse.ArgumentParser(prog="boot/card.py", description="Make what U-Boot boots from.")
     parser.add_argument("--arch", choices=ARCHES, required=True)
     parser.add_argument("--image", type=Path, required=True)
@@ -160,7 +161,8 @@ def main() -> None:
     fill(a.folder, a.arch, a.image, a.initrd, a.append, bool(a.out))
     if a.out:
         pack(a.folder, a.out)
+    return 0
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(disk.ended(main, "card", 1, ROOT / "build"))

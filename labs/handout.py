@@ -24,6 +24,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 from grading.session import rubric  # noqa: E402
+from qemu import disk  # noqa: E402
 from qemu.machine import ARCHES  # noqa: E402
 
 # A file that would show a student how to do a lab is included only as an object, for each stage that links it.
@@ -62,7 +63,7 @@ def run(*words: str | Path) -> None:
     env = {name: value for name, value in os.environ.items() if not name.startswith(("MAKE", "MFLAGS"))}
     done = subprocess.run([str(w) for w in words], cwd=ROOT, env=env, capture_output=True, text=True, check=False)
     if done.returncode:
-        raise NoHandout(f"{' '.join(str(w) for w in words[:3])} ... failed:\n{(done.stdout + done.stderr)[-2000:]}")
+        raise NoHandout(disk.told(done.stdout + done.stderr, ROOT / "build") or f"{' '.join(str(w) for w in words[:3])} ... failed:\n{(done.stdout + done.stderr)[-2000:]}")
 
 
 # ---- what is left out ---------------------------------------------------------
@@ -173,7 +174,9 @@ def commit(out: Path) -> None:
     git = ["git", "-C", str(out)]
     for words in (["init", "-q", "-b", "main"], ["config", "user.name", "Callsite"], ["config", "user.email", "callsite@localhost"],
                   ["add", "-A", "-f"], ["commit", "-q", "-m", "The labs of Callsite"]):
-        subprocess.run([*git, *words], check=True)
+        done = subprocess.run([*git, *words], stderr=subprocess.PIPE, text=True, check=False)
+        if done.returncode:
+            raise NoHandout(disk.told(done.stderr, out.parent) or f"git {words[0]}: {done.stderr.strip()}")
 
 
 def hand_out(out: Path, labs: str, stages: dict[int, list[str]]) -> int:
@@ -202,7 +205,7 @@ def main() -> int:
     except (NoHandout, OSError) as why:
         if out.exists() and not there:
             shutil.rmtree(out)
-        print(f"handout: {why}", file=sys.stderr)
+        print(f"handout: {disk.why(why, out) or why}", file=sys.stderr)
         return 1
     print(f"{args.out}: labs 0 to {last}")
     return 0

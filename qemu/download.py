@@ -20,7 +20,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
-from qemu import emulator  # noqa: E402
+from qemu import disk, emulator  # noqa: E402
 from qemu.emulator import GRADES, NAMES, Unfit, find, look, short  # noqa: E402
 
 SUITE = "bookworm"
@@ -130,4 +130,4 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(disk.ended(main, "QEMU 10 could not be fetched", 1, emulator.UNPACKED.parent))

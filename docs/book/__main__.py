@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 
 from docs.book import pages, site
+from qemu import disk
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -17,9 +18,11 @@ def draw(book: pages.Book) -> None:
     for dot in sorted((book.root / "docs/pictures").glob("*.dot")):
         svg = out / f"{dot.stem}.svg"
         if not svg.is_file() or svg.stat().st_mtime <= dot.stat().st_mtime:
-            done = subprocess.run(["dot", "-Tsvg", "-o", svg, dot], capture_output=True, text=True, check=False)
+            done = subprocess.run(["dot", "-Tsvg", dot], capture_output=True, text=True, check=False)
             if done.returncode or done.stderr.strip():
                 book.errors.append(f"docs/pictures/{dot.name}: {done.stderr.strip()}")
+            else:
+                disk.write_whole(svg, done.stdout)
 
 
 def configure(book: pages.Book) -> Path:
@@ -39,8 +42,12 @@ def build(book: pages.Book) -> None:
     draw(book)
     if book.errors:
         return
-    if subprocess.run(["mkdocs", "build", "--quiet", "--clean", "--strict", "-f", configure(book)], check=False).returncode:
-        book.errors.append("mkdocs: the site was not built")
+    done = subprocess.run(["mkdocs", "build", "--quiet", "--clean", "--strict", "-f", configure(book)], stderr=subprocess.PIPE, text=True, check=False)
+    full = disk.told(done.stderr, ROOT / "build") if done.returncode else ""
+    if not full:
+        sys.stderr.write(done.stderr)
+    if done.returncode:
+        book.errors.append(f"mkdocs: {full or 'the site was not built'}")
     else:
         book.errors += site.check(ROOT / "build/docs")
 
@@ -61,4 +68,4 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(disk.ended(main, "docs", 1, ROOT / "build/book"))

@@ -39,6 +39,7 @@ from grading.classroom.intake import Taken, printable
 from grading.classroom.layouts import Submission
 from grading.machine.machine import ended_by_signals
 from grading.session import rubric
+from qemu import disk
 from qemu.emulator import Unfit
 from qemu.machine import ARCHES, ROOT
 
@@ -167,7 +168,8 @@ def result_of(options: argparse.Namespace, key: str) -> dict[str, Any]:
             raise ValueError(f"it is not what {SCHEMA.name} says: {errors[0].message[:200]}")
         return whole
     except (OSError, ValueError) as why:
-        return one.without_grade(key, options.lab, possible(options.lab), one.HARNESS, f"there is no result in {path}: {why}")
+        full = disk.lacks(options.out) if not path.exists() else ""
+        return one.without_grade(key, options.lab, possible(options.lab), one.HARNESS, full or f"there is no result in {path}: {why}")
 
 
 def usable(options: argparse.Namespace, key: str) -> bool:
@@ -295,9 +297,10 @@ def main() -> int:
     except (box.NoWalls, Unfit) as why:
         print(f"grade-class: {why}", file=sys.stderr)
         return 2
-    except OSError as why:  # a full disk, a folder without the permission
-        print(f"grade-class: {printable(str(why.filename or ''))}: {why.strerror or why}", file=sys.stderr)
-        return 2
+    except OSError as why:
+        full = disk.why(why, options.out)
+        print(f"grade-class: {printable(full)}. The same command goes on." if full else f"grade-class: {printable(str(why.filename or ''))}: {why.strerror or why}", file=sys.stderr)
+        return 3 if full else 2
     except SystemExit:  # a signal
         print("grade-class: ended. The same command goes on.", file=sys.stderr)
         raise

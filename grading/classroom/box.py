@@ -12,7 +12,6 @@ import select
 import shutil
 import signal
 import subprocess
-import tempfile
 import time
 from collections.abc import Iterable
 from contextlib import suppress
@@ -71,7 +70,7 @@ def run(command: list[str], sees: Iterable[Path | str] = (), writes: Iterable[Pa
         settings: dict[str, str] | None = None) -> Came:
     """Run a command in a sandbox, and wait until every process that it started has ended. Raises NoWalls if the sandbox cannot be made, or a process does not end."""
     within = ["prlimit", f"--nproc={limits.processes}", f"--fsize={limits.file}", "--core=0", f"--as={limits.memory}", *command]
-    with tempfile.TemporaryFile() as output, tempfile.TemporaryFile() as errors, tempfile.TemporaryFile() as state:
+    with in_memory() as output, in_memory() as errors, in_memory() as state:
         outer = words(sees, writes, settings or {}, at)
         outer[1:1] = ["--json-status-fd", str(state.fileno())]
         process = subprocess.Popen([*outer, *within], stdin=subprocess.DEVNULL, stdout=output, stderr=errors, pass_fds=[state.fileno()])
@@ -91,6 +90,11 @@ def run(command: list[str], sees: Iterable[Path | str] = (), writes: Iterable[Pa
         if status and b"exit-code" not in status_lines:  # bubblewrap reports the program's end; without that the message is its own
             raise NoWalls(f"the walls cannot be built: {ended.errors[:500].decode(errors='replace').strip()}")
     return ended
+
+
+def in_memory() -> IO[bytes]:
+    """A file in memory: on a full disk the output of a command would be cut, and the submission refused."""
+    return os.fdopen(os.memfd_create("box"), "w+b")
 
 
 def _waited(process: subprocess.Popen[bytes]) -> int | None:

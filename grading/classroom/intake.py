@@ -19,7 +19,6 @@ import resource
 import signal
 import stat
 import tarfile
-import tempfile
 import zipfile
 import zlib
 from collections.abc import Callable, Iterator
@@ -29,6 +28,7 @@ from typing import IO
 
 from grading.classroom import box
 from grading.verdict import Refused
+from qemu import disk
 
 LARGEST = 256 << 10  # bytes of one file; the largest file of a solution has 13 KiB
 MEMBERS = 20_000  # files and folders that are looked at
@@ -178,12 +178,6 @@ def commit_of(repository: Path, tag: str, before: str) -> str:
     return commit
 
 
-def of_repository(repository: Path, commit: str, scratch: IO[bytes]) -> Iterator[Member]:
-    scratch.write(git(repository, "archive", "--format=tar", commit))
-    scratch.seek(0)
-    return of_tar(scratch)
-
-
 # ---- what is taken -----------------------------------------------------------------
 
 def parts(path: str) -> list[str]:
@@ -279,8 +273,7 @@ def read(path: Path, wanted: tuple[str, ...], tag: str = "", before: str = "") -
         repository = path / ".git" if within else path
         plain(repository)
         commit = commit_of(repository, tag, before)
-        with tempfile.TemporaryFile() as scratch:
-            taken = take(of_repository(repository, commit, scratch), wanted)
+        taken = take(of_tar(io.BytesIO(git(repository, "archive", "--format=tar", commit))), wanted)
         taken.committed = git(repository, "log", "-1", "--format=%cI", commit).decode().strip()
         return taken
     if path.is_dir():
@@ -341,7 +334,7 @@ def _read_or_refused(path: Path, wanted: tuple[str, ...], tag: str, before: str)
     except Refused as why:
         return Taken(missing=list(wanted), refused=str(why))
     except OSError as why:
-        if why.errno in OF_THE_HOST:
+        if why.errno in OF_THE_HOST or disk.why(why):
             raise box.NoWalls(f"{printable(str(path))} cannot be read on this machine, which is no fault of the student's: {printable(str(why))}") from why
         return Taken(missing=list(wanted), refused=f"it cannot be read: {printable(str(why))}")
     except Exception as why:  # pylint: disable=broad-except  # tarfile and zipfile may raise anything for a malformed file

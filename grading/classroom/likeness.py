@@ -17,6 +17,7 @@ from pathlib import Path
 
 from grading.classroom import one, pages, results, tree
 from grading.classroom.results import Row
+from qemu.disk import write_whole
 
 LEAST = 50  # per cent
 LONGEST = 64 << 10  # characters of a text that the page has
@@ -89,10 +90,10 @@ def write(out: Path, lab: int, rows: list[Row], handed_out: dict[str, bytes], so
     results.table(out / "likeness.csv", [("per cent of the text", "of the instructions", "student", "student"), *((pair.text, pair.instructions, pair.first, pair.second) for pair in found)])
     lines = "".join(f"<details><summary>{pair.most} %: {escape(pair.first)}, {escape(pair.second)} (text {pair.text} %, instructions {pair.instructions} %)</summary>"
                     f"<div class='columns'>{pages.pre(texts[pair.first][:LONGEST])}{pages.pre(texts[pair.second][:LONGEST])}</div></details>" for pair in found[:SHOWN])
-    (out / "likeness.html").write_text(pages.page(f"Lab {lab}: likeness", f"<h1>Lab {lab}: submissions that are alike</h1>\n<p>{len(found)} pairs have at least {LEAST} % of their "
+    write_whole(out / "likeness.html", pages.page(f"Lab {lab}: likeness", f"<h1>Lab {lab}: submissions that are alike</h1>\n<p>{len(found)} pairs have at least {LEAST} % of their "
                                                   f"runs of {RUN} tokens of the text in common, or of their runs of {RUN_OF_INSTRUCTIONS} instructions; the first {min(SHOWN, len(found))} are "
                                                   f"shown. Names do not count, nor does what was handed out. This is no verdict: there may be one way to write it.</p>\n{lines}"))
-    before.write_text(about)
+    write_whole(before, about)
 
 
 def kept(path: Path) -> str:

@@ -28,12 +28,14 @@ from typing import Any
 
 from grading.classroom import box, tree
 from grading.machine.machine import ended_by_signals
+from qemu import disk
 from qemu.emulator import UNPACKED
 from qemu.machine import ARCHES
 
 FORMAT = 1
 GRADED, BUILD, OVER, REFUSED, NOTHING, HARNESS = "graded", "build failure", "over a limit", "refused", "nothing handed in", "harness error"
 LIMITS = box.Limits(seconds=3 * 3600, file=256 << 20)
+ROOM = 64 << 20  # bytes that are free where a build may fail by its own fault
 LONGEST_TEXT = 64 << 10  # bytes that are kept of what a build or a grade printed
 LONGEST_LOG = 1 << 20  # of a console's log: its beginning and its end
 # The two scripts read for each architecture: MAKE_, the command that builds it; STAFF_, the labs and halves for which the staff's objects are linked; HALVES_,
@@ -85,6 +87,8 @@ def run(job: dict[str, Any], folder: Path) -> box.Came:
 
     ended = within(BUILD_EACH, at)
     if not ended.over and failed(folder):
+        if full := disk.lacks(folder, size=ROOM):
+            raise box.NoWalls(full)
         said = [*failed(folder).values()]
         handed_out = tree_at(source, folder / "handed-out")
         for name in tree.written(lab):
@@ -93,6 +97,8 @@ def run(job: dict[str, Any], folder: Path) -> box.Came:
         if failed(folder):
             raise box.NoWalls("what was handed out does not build here, either:\n" + "\n".join([*failed(folder).values(), *said])[-2000:])
         ended = within(BUILD_EACH, at)
+        if failed(folder) and (full := disk.lacks(folder, size=ROOM)):
+            raise box.NoWalls(full)
     return ended if ended.over else within(GRADE_EACH, at)
 
 
@@ -220,6 +226,16 @@ def write(out: Path, key: str, whole: dict[str, Any], folder: Path | None = None
     """Write OUT/graded/KEY, at once."""
     (out / "graded").mkdir(exist_ok=True)
     new = Path(tempfile.mkdtemp(prefix=f".{key[:16]}-", dir=out / "graded"))
+    try:
+        _fill(new, whole, folder)
+    except OSError:
+        shutil.rmtree(new, ignore_errors=True)
+        raise
+    shutil.rmtree(out / "graded" / key, ignore_errors=True)  # of an attempt in which the harness failed
+    new.rename(out / "graded" / key)
+
+
+def _fill(new: Path, whole: dict[str, Any], folder: Path | None) -> None:
     new.chmod(0o755)
     for n, graded in enumerate(whole["attempts"], 1):
         (new / f"attempt-{n}").mkdir()
@@ -232,8 +248,6 @@ def write(out: Path, key: str, whole: dict[str, Any], folder: Path | None = None
         (new / tree.OPERATIONS).write_text(text(folder / "operations.txt", LONGEST_LOG))
     (new / "result.json").write_text(json.dumps(whole, indent=1) + "\n")
     on_disk(*new.rglob("*"), new)
-    shutil.rmtree(out / "graded" / key, ignore_errors=True)  # of an attempt in which the harness failed
-    new.rename(out / "graded" / key)
 
 
 def main() -> int:
@@ -242,6 +256,10 @@ def main() -> int:
     parser.add_argument("key", metavar="KEY", help="a line of OUT/todo/keys")
     parser.add_argument("tree", nargs="?", metavar="TREE", help="on a worker: the class's tree")
     options = parser.parse_args()
+    return disk.ended(lambda: grade(options), options.key, 1, options.out)
+
+
+def grade(options: argparse.Namespace) -> int:
     out, key, began = options.out, options.key, time.monotonic()
     try:
         job = json.loads((out / "todo" / f"{key}.json").read_text())
@@ -256,7 +274,7 @@ def main() -> int:
             whole = result(job, folder, ended)
         except Exception as why:  # pylint: disable=broad-except  # whatever it is, the class has a result that says so
             ended = box.Came(None, b"", b"")
-            said = str(why) if isinstance(why, box.NoWalls) else clean(traceback.format_exc())[-2000:]
+            said = str(why) if isinstance(why, box.NoWalls) else disk.why(why, folder) or clean(traceback.format_exc())[-2000:]
             whole = without_grade(key, job["lab"], job["possible"], HARNESS, said)
         cpu = [round(sum(number(folder / f"attempt-{n}-{arch}.cpu") for arch in ARCHES), 2) for n in range(1, len(job["seeds"]) + 1)]
         build, graded = number(folder / "build.cpu"), number(folder / "graded.cpu")

@@ -15,6 +15,7 @@ from typing import Any
 
 from grading.classroom.one import text
 from grading.classroom.results import Row, for_student, lateness, states, tests
+from qemu.disk import write_whole
 from qemu.machine import ARCHES
 
 LOG = 12 << 10  # bytes of a console's log that a page shows
@@ -66,11 +67,11 @@ def page(title: str, body: str, script: str = "") -> str:
 
 
 def write(out: Path, lab: int, rows: list[Row]) -> None:
-    (out / "index.html").write_text(page(f"Lab {lab}: {len(rows)} submissions", instructor(out, lab, rows), SCRIPT))
+    write_whole(out / "index.html", page(f"Lab {lab}: {len(rows)} submissions", instructor(out, lab, rows), SCRIPT))
     for row in rows:
         folder = out / "students" / row.submission.student
-        (folder / "feedback.md").write_text(markdown(lab, row))
-        (folder / "feedback.html").write_text(page(f"Lab {lab}: {row.submission.name}", student(lab, row)))
+        write_whole(folder / "feedback.md", markdown(lab, row))
+        write_whole(folder / "feedback.html", page(f"Lab {lab}: {row.submission.name}", student(lab, row)))
 
 
 def pre(said: str) -> str:

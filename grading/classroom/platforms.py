@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import argparse
+import io
 import os
 import shlex
 import subprocess
 import sys
-import tempfile
 import zipfile
 from pathlib import Path
 
 from grading.classroom import tree
 from grading.classroom.box import NoWalls
 from grading.session import rubric
+from qemu.disk import write_whole
 from qemu.machine import ROOT
 
 TEMPLATES = Path(__file__).with_name("templates")
@@ -26,15 +27,16 @@ def template(name: str, lab: int, seed: str = "") -> str:
 def gradescope(out: Path, lab: int, seed: str = "") -> None:
     """Write an autograder into the zip `out`: the two scripts that Gradescope calls, and this tree."""
     there = [name for name in tree.known() if os.path.lexists(ROOT / os.fsdecode(name))]
-    with tempfile.TemporaryDirectory() as scratch:
-        tar = Path(scratch, "callsite.tar.gz")
-        subprocess.run(["tar", "-czf", tar, "--owner=0", "--group=0", "--null", "--verbatim-files-from", "--files-from=-"], cwd=ROOT, input=b"\0".join(there), check=True)
-        with zipfile.ZipFile(out, "w") as archive:
-            for name in ("setup.sh", "run_autograder"):
-                info = zipfile.ZipInfo(name)
-                info.external_attr = 0o100755 << 16
-                archive.writestr(info, template(name, lab, seed))
-            archive.write(tar, tar.name)
+    packed = subprocess.run(["tar", "-cz", "--owner=0", "--group=0", "--null", "--verbatim-files-from", "--files-from=-"], cwd=ROOT, input=b"\0".join(there),
+                            stdout=subprocess.PIPE, check=True).stdout
+    made = io.BytesIO()
+    with zipfile.ZipFile(made, "w") as archive:
+        for name in ("setup.sh", "run_autograder"):
+            info = zipfile.ZipInfo(name)
+            info.external_attr = 0o100755 << 16
+            archive.writestr(info, template(name, lab, seed))
+        archive.writestr("callsite.tar.gz", packed)
+    write_whole(out, made.getvalue())
 
 
 WORKFLOW = ".github/workflows/classroom.yml"
@@ -57,7 +59,7 @@ def classroom(out: Path, lab: int) -> Path:
     """Write the workflow into `out`, a tree that students get. Returns the path of the workflow."""
     workflow = out / WORKFLOW
     workflow.parent.mkdir(parents=True, exist_ok=True)
-    workflow.write_text(template("classroom.yml", lab))
+    write_whole(workflow, template("classroom.yml", lab))
     return workflow
 
 
@@ -68,12 +70,14 @@ def main() -> int:
     parser.add_argument("--classroom", action="store_true", help="write GitHub Classroom's workflow into the tree OUT, no zip")
     parser.add_argument("out", type=Path, metavar="OUT", help="the zip to write; with --classroom the tree of make handout")
     options = parser.parse_args()
+    is_new = False
     try:
         if options.classroom:
             check(options.out, options.lab)
             print(f"{classroom(options.out, options.lab)}: a workflow for lab {options.lab}")
             return 0
-        options.out.open("ab").close()  # before the work
+        with options.out.open("ab") as file:  # before the work
+            is_new = not file.tell()
         tree.known()
         gradescope(options.out, options.lab, options.seed)
         print(f"{options.out}: an autograder for lab {options.lab}. It holds the solutions: do not hand it out.")
@@ -81,9 +85,10 @@ def main() -> int:
     except NoWorkflow as why:
         print(f"classroom: {why}", file=sys.stderr)
     except NoWalls as why:
-        options.out.unlink()  # it is empty
+        options.out.unlink() if is_new else None
         print(f"gradescope: {why}", file=sys.stderr)
     except OSError as why:
+        options.out.unlink() if is_new and options.out.exists() else None
         print(f"OUT={options.out} cannot be written: {why.strerror}", file=sys.stderr)
     return 2
 

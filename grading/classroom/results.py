@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import io
 import json
 import re
 import xml.etree.ElementTree as xml
@@ -16,6 +17,7 @@ from grading.classroom.intake import Taken
 from grading.classroom.late import Late
 from grading.classroom.layouts import CANVAS, MOODLE, Submission
 from grading.classroom.one import GRADED, HARNESS
+from qemu.disk import write_whole
 from qemu.machine import ARCHES
 
 
@@ -78,8 +80,9 @@ def cell(value: object) -> object:
 
 
 def table(path: Path, lines: Iterable[Iterable[object]]) -> None:
-    with path.open("w", newline="", encoding="utf-8") as file:
-        csv.writer(file).writerows([cell("" if value is None else value) for value in line] for line in lines)
+    text = io.StringIO(newline="")
+    csv.writer(text).writerows([cell("" if value is None else value) for value in line] for line in lines)
+    write_whole(path, text.getvalue())
 
 
 def write(out: Path, lab: int, rows: list[Row]) -> None:
@@ -139,7 +142,7 @@ def gradescope(path: Path, row: Row) -> None:
     if row.points is None:
         return
     said = [row.why if not row.result["arches"] else "", f"{row.points} points, and {row.final} after the late policy. {lateness(row)}" if row.final != row.points else ""]
-    path.write_text(json.dumps({"score": row.final, "output": "\n".join(filter(None, said)), "output_format": "text",
+    write_whole(path, json.dumps({"score": row.final, "output": "\n".join(filter(None, said)), "output_format": "text",
                                 "extra_data": {"key": row.result["key"], "state": row.state, "seeds": [a["seed"] for a in row.result["attempts"]]},
                                 "tests": [{"name": t["name"], "score": t["score"], "max_score": t["max_score"], "output": f"{t['promise']}\n{t['why']}".strip(),
                                            "output_format": "text", "status": "passed" if t["score"] else "failed"} for t in tests(row)]}, indent=1) + "\n")
@@ -153,7 +156,7 @@ def prairielearn(path: Path, row: Row) -> None:
     graded = bool(row.result["arches"])
     about = {"score": row.final / row.result["possible"]} if graded else {"format_errors": [f"{row.state}: {row.result['said']}".strip(": ")]}
     printed = [f"{arch}: {happened}\n{row.result['said']}\n" for arch, happened in row.ungraded.items()] + [for_student(a["printed"]) for a in row.result["attempts"][:1]]
-    path.write_text(json.dumps({"gradable": graded, **about, "output": "".join(printed),
+    write_whole(path, json.dumps({"gradable": graded, **about, "output": "".join(printed),
                                 "tests": [{"name": t["name"], "description": t["promise"], "points": t["score"], "max_points": t["max_score"], "message": t["why"]}
                                           for t in tests(row)]}, indent=1) + "\n")
 
@@ -173,7 +176,7 @@ def junit(path: Path, lab: int, rows: list[Row]) -> None:
         if not cases:
             one = xml.SubElement(suite, "testcase", classname=row.submission.student, name="submission")
             xml.SubElement(one, "error" if row.points is None else "failure", message=row.state).text = row.result["said"]
-    xml.ElementTree(root).write(path, encoding="utf-8", xml_declaration=True)
+    write_whole(path, xml.tostring(root, encoding="utf-8", xml_declaration=True))
 
 
 def states(rows: list[Row]) -> str:

@@ -22,7 +22,7 @@ from pathlib import Path
 from grading.classroom.box import NoWalls
 from grading.elf import halves
 from grading.session import rubric
-from qemu import plugin
+from qemu import disk, plugin
 from qemu.emulator import for_a_grade
 from qemu.machine import ARCHES, ROOT
 
@@ -155,7 +155,8 @@ def _build(lab: int, tree: Path) -> None:
 def _run(*command: str | Path, at: Path | None = None) -> str:
     done = subprocess.run([str(word) for word in command], capture_output=True, text=True, check=False, env=CLEAN, cwd=at)
     if done.returncode:
-        raise NoWalls(f"{' '.join(str(word) for word in command[:5])} ... failed:\n{(done.stdout + done.stderr)[-2000:]}")
+        raise NoWalls(disk.told(done.stdout + done.stderr, ROOT / "build") or
+                      f"{' '.join(str(word) for word in command[:5])} ... failed:\n{(done.stdout + done.stderr)[-2000:]}")
     return done.stdout
 
 

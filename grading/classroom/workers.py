@@ -29,6 +29,7 @@ from pathlib import Path
 from typing import Any
 
 from grading.classroom import box, intake, one, tree
+from qemu import disk
 from qemu.emulator import Unfit
 from qemu.machine import ROOT
 
@@ -143,6 +144,9 @@ def collect(out: Path) -> None:
             shutil.rmtree(out / "graded" / path.stem, ignore_errors=True)  # of an attempt in which the harness failed
             (new / path.stem).rename(out / "graded" / path.stem)
         except (shutil.ReadError, tarfile.TarError, EOFError, OSError) as why:
+            if disk.why(why):  # the result is whole
+                shutil.rmtree(new)
+                raise
             print(f"{path.name} cannot be read, and is graded again: {why}", file=sys.stderr)
         shutil.rmtree(new)
         path.unlink()

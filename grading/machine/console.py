@@ -173,8 +173,9 @@ class GuestConsole:
         return plain(self._log.path.read_bytes()[-(1 << 20):])
 
     def close(self) -> None:
-        for file in (self._to, self._from, self._log):
-            file.close()
+        self._to.close()
+        self._from.close()
+        self._log.close()
 
 
 def _at_prompt(text: str) -> bool:

@@ -21,6 +21,7 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent.parent))
+from qemu import disk  # noqa: E402
 from qemu.machine import ARCHES, LAST_LAB  # noqa: E402
 
 PYTHON = "/usr/bin/python3"
@@ -149,6 +150,7 @@ def run(suite: Suite) -> tuple[int, int, int]:
              f"{used.ru_utime + used.ru_stime:4.0f} s of a processor"]
     if failed:
         lines += ["     " + line for line in telling(text)] + [f"     log: {log}"]
+        lines += [f"     {full}" for full in filter(None, [disk.lacks(LOGS, disk.temporary())])]
     lines += ["     " + why for why in dict.fromkeys(re.findall(r"^skipped: .*", text, re.M))]
     print("\n".join(lines), flush=True)
     return passed, failed, skipped(text)
@@ -210,4 +212,4 @@ def run_times(options: argparse.Namespace) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(disk.ended(main, "the tests", 2, LOGS))
