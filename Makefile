@@ -61,10 +61,11 @@ $(setup): .ci/packages .ci/install $(wildcard qemu/download.py)
 
 # ---- what is built ----------------------------------------------------------
 # $(call build,folder,make file and its arguments): run make while it has the lock of the folder. Two
-# makes in one tree never write the same file: the second waits.
+# makes in one tree never write the same file: the second waits. If make fails on a full disk, the last
+# line says so: ccache loses the compiler's messages then.
 build = mkdir -p $1 && { flock -n 9 || { $(if $(silent),,echo "Another make builds in $1/: waiting.";) \
-	flock 9; }; $(MAKE) --no-print-directory -f $2 || { status=$$?; .ci/room build $(CCACHE_DIR) \
-	$(or $(TMPDIR),/tmp); exit $$status; }; } 9>$1/.lock
+	flock 9; }; $(MAKE) --no-print-directory -f $2 || { status=$$?; $(PYTHON) qemu/disk.py build \
+	$(CCACHE_DIR); exit $$status; }; } 9>$1/.lock
 files_in = $(filter build/$1/%,$(MAKECMDGOALS))
 # $(call goals,folder,all): the files in this folder that make was asked for; with any other command, all.
 goals = $(call files_in,$1) $(if $(filter-out build/%,$(or $(MAKECMDGOALS),all)),$2)

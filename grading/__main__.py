@@ -13,7 +13,7 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -182,8 +182,10 @@ def lock(options: argparse.Namespace) -> None:
 
 
 def make(command: str) -> None:
-    """Build the kernels. The files of make's job server are passed on. Raises Refused if make fails, which has said why."""
+    """Build the kernels. The files of make's job server are passed on. Raises Refused if make fails, which has said why; Unfit if that is the disk's fault."""
     if subprocess.run(shlex.split(command), close_fds=False, check=False).returncode:
+        if why := disk.lacks(ROOT / "build", disk.temporary()):
+            raise Unfit(why)
         raise Refused(f"{Verdict.BUILD.value}: make says above what is wrong")
 
 
@@ -195,8 +197,9 @@ def unlike(kernel: Kernel) -> str:
 @contextmanager
 def no_build(folder: Path) -> Iterator[None]:
     """Meanwhile no make builds in this folder: each has the folder's lock while it does."""
-    with (folder / ".lock").open("a") as held:
-        fcntl.flock(held, fcntl.LOCK_SH)
+    with (folder / ".lock").open() if (folder / ".lock").exists() else nullcontext() as held:
+        if held:
+            fcntl.flock(held, fcntl.LOCK_SH)
         yield
 
 
@@ -221,7 +224,8 @@ def take_copies(options: argparse.Namespace) -> None:
 
 
 def refuse(options: argparse.Namespace) -> rubric.Rung | None:
-    """Prepare a grade: choose the seed, build the kernels, copy them, build the observer. What can be refused without a kernel is refused first. Returns the rung that --rung names, or None. Raises Refused if these options or
+    """Prepare a grade: choose the seed, build the kernels, copy them, build the observer. What can be refused without a kernel is refused first.
+    Returns the rung that --rung names, or None. Raises Refused if these options or
     kernels cannot be graded, Unfit if this host cannot grade, Stopped if a kernel's ELF file cannot be read."""
     unfinished = nothing_own(options.lab, options.staff) or as_handed_out(options.lab, options.arch, options.staff)
     if unfinished:

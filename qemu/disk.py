@@ -1,5 +1,7 @@
 """Says in one sentence what cannot be written, and why: the disk is full, a quota is used up, or the file system or folder is read-only.
 
+    disk.py FOLDER ...    says which of these folders, and that for temporary files, cannot be written; make asks after a build that failed
+
 Such an error is the host's, never a student's. So a program that meets it prints the sentence and no traceback, and a grade ends as a harness error.
 """
 
@@ -93,3 +95,13 @@ def ended(main: Callable[[], int], program: str, status: int, folder: str | Path
         with suppress(OSError):  # its own output may be on the same disk
             print(f"{program}: {said}.", file=sys.stderr, flush=True)
         return status
+
+
+def main() -> int:
+    if said := lacks(*(Path(name) for name in sys.argv[1:] if Path(name).exists()), temporary()):
+        print(f"make: {said}.", file=sys.stderr)
+    return 0
+
+
+if __name__ == "__main__":
+    main()
