@@ -31,7 +31,7 @@ from qemu.machine import ARCHES  # noqa: E402
 WALK, DIRECT, FPROBE = "kern/ftrace/stages/graph_walk", "kern/ftrace/trace/trace_graph_direct", "kern/ftrace/probes/fprobe"
 HIDDEN = ((5, WALK), (6, DIRECT), (7, DIRECT), (8, DIRECT), (8, FPROBE))
 CONTENTS = ("docs/index.md", "docs/mkdocs.yml")  # a line for each page
-INSTRUCTORS = re.compile(r"labs/(?!\d+-[^/]+/(?!wrong/|equivalent$)|(student|staff|begun|handed_in)\.mk$|begun\.py$)|grading/(tests/|classroom/|selftest/(wrong|mutants|mutations|class_of|handed_out)\.py$)|\.ci/run$|docs/(instructors|platforms)\.md$|"
+INSTRUCTORS = re.compile(r"labs/(?!\d+-[^/]+/(?!wrong/|equivalent$)|(student|staff|begun|handed_in)\.mk$|begun\.py$)|grading/(tests/|classroom/|selftest/(edits|wrong|mutants|mutations|class_of|handed_out)\.py$)|\.ci/run$|docs/(instructors|platforms)\.md$|"
                          rf"({'|'.join((WALK, DIRECT, FPROBE))})\.c$")
 CROSS = {"riscv64": "riscv64-linux-gnu-", "arm64": "aarch64-linux-gnu-"}
 STAGES = re.compile(r"^STAGES := .*$", re.M)

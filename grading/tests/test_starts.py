@@ -57,7 +57,7 @@ class Handout(handed_out.HandedOutTree):
         self.assertIn("kern/ftrace/core/patch.c", files)
         self.assertIn("labs/6-graph-many-users/rubric.toml", files)
         for name in files:
-            self.assertNotRegex(name, r"/wrong/|/equivalent$|^grading/(tests/|selftest/(wrong|muta|class_of|handed_out))|instructor\.mk|handout\.py|(trace_graph_direct|graph_walk)\.c|(instructors|platforms)\.md|^\.ci/run")
+            self.assertNotRegex(name, r"/wrong/|/equivalent$|^grading/(tests/|selftest/(edits|wrong|muta|class_of|handed_out))|instructor\.mk|handout\.py|(trace_graph_direct|graph_walk)\.c|(instructors|platforms)\.md|^\.ci/run")
         for name in ("docs/index.md", "docs/mkdocs.yml"):
             self.assertNotRegex((self.out / name).read_text(), r"(instructors|platforms)\.md", name)
         for lab in (6, 7):
