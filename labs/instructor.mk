@@ -7,6 +7,7 @@
 #
 #   START=n              the start of lab n, as its students get it
 #   OUT=dir LABS=0-4     make handout: where to, and which labs
+#   NAME=no-sync         make wrong: one of the lab's wrong solutions
 #   IN=dir OUT=dir       make grade-class: what the class handed in, and where the results go
 #   OUT=file.zip         make gradescope: the file that is written
 #   BEFORE=date TAG=tag  make grade-class: of a repository, the last commit before this time (2030-02-01 23:59); the commit with this tag
@@ -39,6 +40,11 @@ handout: build/.setup ## OUT=dir [LABS=0-4]: the tree that students get: starts,
 test-labs: $(setup) ## [LAB=n] [ARCH=..] [SEED=n]: solutions, starts and wrong solutions get what they must, and the students' tree can be used (half an hour); SEED: what .ci/run took
 	@$(PYTHON) -m grading.selftest.wrong $(if $(LAB),--lab $(LAB)) $(if $(ARCH),--arch $(ARCH)) $(if $(SEED),--part --seed $(SEED))
 	$(if $(LAB)$(ARCH),,@$(PYTHON) -m grading.selftest.handed_out $(if $(SEED),--part --seed $(SEED)))
+
+.PHONY: wrong
+wrong: $(setup) ## LAB=n NAME=..: show a wrong solution as a diff from the solution
+	$(if $(and $(LAB),$(NAME)),,$(error make wrong needs LAB=n NAME=..))
+	@$(PYTHON) -m grading.selftest.wrong --show --lab $(LAB) -- $(call quoted,$(NAME))
 
 .PHONY: test-mutants
 test-mutants: $(setup) ## [LAB=n] [ARCH=..] [COUNT=60] [SEED=..] [JOBS=1]: small mistakes put into the solutions must lose points (hours); goes on where it was ended

@@ -20,7 +20,6 @@ import signal
 import subprocess
 import sys
 import tarfile
-import tempfile
 import time
 import zipfile
 from contextlib import suppress
@@ -29,7 +28,7 @@ from pathlib import Path
 
 from grading.classroom import box
 from grading.machine.machine import ended_by_signals
-from grading.selftest import mutants, wrong
+from grading.selftest import edits, mutants, wrong
 from grading.selftest.mutations import Mutant
 from grading.session import rubric
 from grading.verdict import Verdict
@@ -64,15 +63,11 @@ def solution(lab: int, start: int = 0) -> Files:
     return {name: unifdef((ROOT / name).read_bytes(), start) for name in names}
 
 
-def patched(one: wrong.Wrong) -> Files:
-    """The lab's files with this patch. Other files that the patch changes are not handed in."""
-    with tempfile.TemporaryDirectory() as scratch:
-        names = [*solution(one.lab), *one.files]
-        for name in names:
-            Path(scratch, name).parent.mkdir(parents=True, exist_ok=True)
-            shutil.copy(ROOT / name, Path(scratch, name))
-        subprocess.run(["patch", "-p1", "-s", "-f", "-F0", "-d", scratch, "-i", str(one.path)], check=True)
-        return {name: Path(scratch, name).read_bytes() for name in solution(one.lab)}
+def edited(one: wrong.Wrong) -> Files:
+    """The lab's files with these edits. Other files that they change are not handed in."""
+    changed = edits.apply(one.edits, ROOT)
+    return {name: changed[name].encode() if name in changed else (ROOT / name).read_bytes()
+            for name in solution(one.lab)}
 
 
 def attack(path: Path, lab: int) -> Made:
@@ -97,7 +92,7 @@ def members(lab: int) -> list[Made]:
     for one in wrong.shelf(lab):
         if set(one.files) <= set(right) and len(one.arches) == len(ARCHES):
             passes, builds = one.verdicts == [Verdict.PASS], Verdict.BUILD not in one.verdicts
-            found.append(Made(one.name, patched(one), ["graded", "flaky"] if builds else ["build failure"], "full" if passes else "less" if builds else "none"))
+            found.append(Made(one.name, edited(one), ["graded", "flaky"] if builds else ["build failure"], "full" if passes else "less" if builds else "none"))
     return found + [attack(path, lab) for path in sorted(ATTACKS.glob(f"lab{lab}-*"))]
 
 

@@ -34,6 +34,7 @@ from grading.elf.elf import OBJDUMP, Kernel
 from grading.machine.machine import ended_by_signals
 from grading.report import report, side_by_side
 from grading.selftest import soak, wrong
+from grading.selftest.edits import Unusable
 from grading.selftest.mutations import Mutant, mutants
 from grading.selftest.soak import digest, harness
 from grading.session import rubric, session
@@ -78,9 +79,9 @@ def equivalent(listed: str, known: set[str], arch: str) -> set[str]:
         name = name[where.end():] if where else name
         meant = {other for other in known if other == name or name.endswith("*") and other.startswith(name[:-1])}
         if not reason.strip():
-            raise wrong.BadPatch(f"no reason is given for: {line}")
+            raise Unusable(f"no reason is given for: {line}")
         if not meant:
-            raise wrong.BadPatch(f"there is no such mutant any more: {name}")
+            raise Unusable(f"there is no such mutant any more: {name}")
         if not where or where[1] == arch:
             found |= meant
     return found
@@ -90,8 +91,8 @@ def equivalents(lab: int, arch: str) -> set[str]:
     path = rubric.LABS[lab] / "equivalent"
     try:
         return equivalent(path.read_text() if path.exists() else "", {mutant.id for mutant in of_files(lab, *ARCHES)}, arch)
-    except wrong.BadPatch as why:
-        raise wrong.BadPatch(f"{path.relative_to(ROOT)}: {why}") from why
+    except Unusable as why:
+        raise Unusable(f"{path.relative_to(ROOT)}: {why}") from why
 
 
 # ---- built and graded ----------------------------------------------------------
@@ -249,7 +250,7 @@ def main() -> int:
     options, good = arguments(), True
     try:
         cells = [Cell(lab, arch, options) for lab in options.lab for arch in options.arch]
-    except wrong.BadPatch as why:
+    except Unusable as why:
         print(why, file=sys.stderr)
         return 2
     done = [(cell, cell.run()) for cell in cells]

@@ -1,11 +1,12 @@
 """Tests the grader: each wrong solution of a lab, and some right ones, must get the verdict written in its head.
 
-    python3 -m grading.selftest.wrong                        all labs, both architectures, all patches; also solution and start
-    python3 -m grading.selftest.wrong --part [--seed N]      a sixth of the patches, each on one architecture; each commit has its own sixth
+    python3 -m grading.selftest.wrong                        all labs, both architectures, all wrong solutions; also solution and start
+    python3 -m grading.selftest.wrong --part [--seed N]      a sixth of them, each on one architecture; each commit has its own sixth
     python3 -m grading.selftest.wrong no-sync ... --lab 3    only these
+    python3 -m grading.selftest.wrong no-sync ... --show     print diffs, grade nothing
 
-A wrong solution is labs/<n>-<name>/wrong/NAME.patch: a head, a sentence, and a
-patch of the solution. The head:
+A wrong solution is labs/<n>-<name>/wrong/NAME.edit: a head, a sentence, and how it
+differs from the solution (grading/selftest/edits.py). The head:
 
     Verdict: panic, time-out     the verdict of `make grade` (grading/verdict.py); any one of these
     Rung: one CPU, parents       for the verdict fail: the first lost rungs, in the order of the ladder
@@ -15,7 +16,7 @@ patch of the solution. The head:
     Arch: arm64                  if it is a mistake on this architecture only
     CPUs: 4                      the number of CPUs; default: 1
 
-Each patch is built in a copy of the tree, one for each lab and architecture, where
+Each is built in a copy of the tree, one for each lab and architecture, where
 only the changed files are compiled, and graded by the same harness. The two
 architectures run side by side.
 """
@@ -38,22 +39,20 @@ from rich.console import Console
 from grading.elf.elf import Kernel
 from grading.machine.machine import ended_by_signals
 from grading.report import report, side_by_side
+from grading.selftest import edits
+from grading.selftest.edits import Edit, Unusable
 from grading.session import rubric, session
 from grading.verdict import Verdict
 from qemu.machine import ARCHES, ROOT
 
 SEED = 0x0123456789ABCDEF
 PART = 6  # .ci/run takes one of so many parts
-AT_ONCE = 16  # patches that one process grades
+AT_ONCE = 16  # wrong solutions that one process grades
 BUDGET = 250_000_000, 1_500_000_000  # instructions on one CPU: up to lab 4; from lab 5 on, where -icount counts waiting too. Several times what a solution needs
 # Warnings are not errors there: a wrong solution may have some.
 CLEAN = {name: value for name, value in os.environ.items() if name != "CI" and not name.startswith(("MAKE", "MFLAGS"))}
 TREE = ("boot", "kern", "labs", "grading", "qemu", ".ci", "Makefile")
 FIELDS = {"Verdict", "Rung", "Also", "Mistake", "Maybe", "Arch", "CPUs"}
-
-
-class BadPatch(Exception):
-    """The patch cannot be applied, or its head is malformed; the message says why."""
 
 
 @dataclass(frozen=True)
@@ -70,7 +69,7 @@ class Wrong:
         lines = self.path.read_text().split("\n\n", 1)[0].splitlines()
         fields = dict(line.split(": ", 1) for line in lines if re.match(r"\w+: ", line))
         if len(fields) != len(lines) or not {"Verdict"} <= set(fields) <= FIELDS:
-            raise BadPatch(f"{self.path}: its head is not made of {', '.join(sorted(FIELDS))}, each once, then an empty line")
+            raise edits.refused(self.path, f"its head is not made of {', '.join(sorted(FIELDS))}, each once, then an empty line")
         return fields
 
     def listed(self, field: str) -> list[str]:
@@ -88,13 +87,17 @@ class Wrong:
     def cpus(self) -> list[int]:
         return [int(n) for n in self.listed("CPUs")] or [1]
 
+    @cached_property
+    def edits(self) -> list[Edit]:
+        return edits.split(self.path)[1]
+
     @property
     def files(self) -> list[str]:
-        return re.findall(r"^\+\+\+ b/(\S+)", self.path.read_text(), re.M)
+        return list(dict.fromkeys(edit.file for edit in self.edits))
 
 
 def shelf(lab: int) -> list[Wrong]:
-    return [Wrong(lab, path) for path in sorted((rubric.LABS[lab] / "wrong").glob("*.patch"))]
+    return [Wrong(lab, path) for path in sorted((rubric.LABS[lab] / "wrong").glob("*.edit"))]
 
 
 # ---- built -------------------------------------------------------------------
@@ -111,7 +114,7 @@ def prepare(lab: int, whole: bool = False, arches: tuple[str, ...] = ARCHES) -> 
     for start in (False, True) if whole else (False,):
         done = make(ROOT, f"{'START' if start else 'LAB'}={lab}", *(f"build/{arch}/initrd.cpio" for arch in arches), *images(lab, arches, start))
         if done.returncode:
-            raise BadPatch(f"{'the start of ' if start else ''}lab {lab} does not build:\n{done.stderr}")
+            raise Unusable(f"{'the start of ' if start else ''}lab {lab} does not build:\n{done.stderr}")
 
 
 def scratch(lab: int, arch: str) -> Path:
@@ -128,12 +131,11 @@ def fresh(tree: Path, lab: int, arch: str) -> Path:
 
 
 def build(wrong: Wrong, arch: str) -> str:
-    """Why the patched tree cannot be built, or ''. A patch that does not apply raises BadPatch."""
+    """Why the changed tree cannot be built, or ''. Edits that cannot be applied raise Unusable."""
     tree = fresh(scratch(wrong.lab, arch), wrong.lab, arch)
-    done = subprocess.run(["patch", "-p1", "-s", "-f", "-F0", "--no-backup-if-mismatch", "-d", str(tree), "-i", str(wrong.path)],
-                          capture_output=True, text=True, check=False)
-    if done.returncode:
-        raise BadPatch(f"{wrong.path.relative_to(ROOT)} does not apply:\n{done.stdout}")
+    for name, text in edits.apply(wrong.edits, tree).items():
+        (tree / name).parent.mkdir(parents=True, exist_ok=True)
+        (tree / name).write_text(text)
     made = make(tree, f"LAB={wrong.lab}", *images(wrong.lab, (arch,)))
     return (made.stderr or made.stdout or "make failed") if made.returncode else ""
 
@@ -176,7 +178,7 @@ def outcome_of(wrong: Wrong, arch: str) -> Outcome:
 
 
 def differs(wrong: Wrong, got: Outcome) -> str:
-    """How the result differs from the patch's head, or ''."""
+    """How the result differs from what the head says, or ''."""
     rungs, mistakes = wrong.listed("Rung"), set(wrong.listed("Mistake"))
     if got.verdict not in wrong.verdicts:
         return f"the verdict must be {wrong.head['Verdict']}"
@@ -194,7 +196,7 @@ Todo = list[tuple[Wrong, str]]
 
 
 def chosen(options: argparse.Namespace) -> Todo:
-    """The patches to grade: each on all its architectures; or every sixth on one architecture, so that twelve seeds in a row have all."""
+    """The wrong solutions to grade: each on all its architectures; or every sixth on one architecture, so that twelve seeds in a row have all."""
     todo = []
     for lab in options.lab:
         for at, wrong in enumerate(shelf(lab)):
@@ -205,7 +207,7 @@ def chosen(options: argparse.Namespace) -> Todo:
 
 
 def seed_of_files() -> int:
-    """A seed that follows from the files of the commit, so that every run on a commit grades the same patches. Without git: 0."""
+    """A seed that follows from the files of the commit, so that every run on a commit grades the same wrong solutions. Without git: 0."""
     done = subprocess.run(["git", "rev-parse", "HEAD^{tree}"], cwd=ROOT, capture_output=True, text=True, check=False)
     return int(done.stdout[:6] or "0", 16)
 
@@ -227,11 +229,11 @@ def end(lines: list[str], seconds: float) -> int:
 
 def run(todo: Todo, whole: list[int], arches: list[str]) -> list[str]:
     """Grade all, each architecture in its own process; also the solution and the start of the labs in `whole`. A process grades a few
-    patches and ends, because each of them keeps 50 MB of its kernel's tables in memory."""
+    and ends, because each of them keeps 50 MB of its kernel's tables in memory."""
     try:
         for lab in dict.fromkeys([*whole, *(wrong.lab for wrong, _ in todo)]):
             prepare(lab, whole=lab in whole)
-    except BadPatch as why:
+    except Unusable as why:
         return [f"FAIL {why}"]
     lines = []
     for some, labs in [([], whole), *((todo[at:at + AT_ONCE], []) for at in range(0, len(todo), AT_ONCE))]:
@@ -247,8 +249,8 @@ def on_one(todo: Todo, whole: list[int], arch: str, _: side_by_side.Say) -> list
         try:
             got = outcome_of(wrong, arch)
             bad = differs(wrong, got)
-        except BadPatch as why:
-            got, bad = Outcome(Verdict.BUILD, [], set(), 0, [str(why)]), "the patch cannot be used"
+        except Unusable as why:
+            got, bad = Outcome(Verdict.BUILD, [], set(), 0, [str(why)]), "it cannot be used"
         lines.append(say(wrong.lab, arch, wrong.name, got, bad, began))
     return lines
 
@@ -263,18 +265,35 @@ def state(lab: int, arch: str, start: bool) -> str:
     return say(lab, arch, "start" if start else "solution", got, bad, began)
 
 
+def show(options: argparse.Namespace) -> int:
+    """Print each chosen one as a unified diff. Returns the exit status."""
+    found = dict.fromkeys(wrong for wrong, _ in chosen(options))
+    if not found:
+        labs, names = " or ".join(map(str, options.lab)), " ".join(options.names)
+        sys.exit(f"no wrong solution of lab {labs} has such a name: {names}")
+    try:
+        for wrong in found:
+            print(edits.split(wrong.path)[0] + edits.diff(wrong.edits, ROOT))
+    except Unusable as why:
+        sys.exit(str(why))
+    return 0
+
+
 def arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="grading.selftest.wrong", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("names", nargs="*", metavar="NAME")
     parser.add_argument("--lab", type=int, nargs="+", choices=sorted(rubric.LABS), default=sorted(rubric.LABS))
     parser.add_argument("--arch", nargs="+", choices=ARCHES, default=list(ARCHES))
     parser.add_argument("--part", action="store_true")
+    parser.add_argument("--show", action="store_true")
     parser.add_argument("--seed", type=int, default=seed_of_files(), help="which part; default: the commit's")
     return parser.parse_args()
 
 
 def main() -> int:
     options, began = arguments(), time.monotonic()
+    if options.show:
+        return show(options)
     if options.part:
         print(f"seed {options.seed} (again: make test-labs SEED={options.seed})", flush=True)
     lines = run(chosen(options), [] if options.names or options.part else options.lab, options.arch)

@@ -234,6 +234,21 @@ class Shown(Edited):
         subprocess.run(["git", "apply"], input=text, text=True, cwd=self.tree, check=True)
         self.assertEqual({file: (self.tree / file).read_text() for file in (FILE, ASM)}, want)
 
+    def test_one_command_shows_a_wrong_solution(self) -> None:
+        def shown(*words: str) -> subprocess.CompletedProcess[str]:
+            return subprocess.run(["make", "-s", "wrong", *words], cwd=ROOT,
+                                  capture_output=True, text=True, check=False)
+
+        said = shown("LAB=4", "NAME=argument-clobbered").stdout
+        self.assertIn("Verdict: fail\n", said)
+        for arch in ARCHES:
+            file = f"kern/ftrace/{arch}/caller.S"
+            self.assertIn(f"\n--- a/{file}\n+++ b/{file}\n@@", said)
+        none = shown("LAB=4", "NAME=no-such")
+        self.assertNotEqual(none.returncode, 0)
+        self.assertIn("no wrong solution of lab 4 has such a name: no-such", none.stderr)
+        self.assertIn("make wrong needs LAB=n NAME=..", shown("LAB=4").stderr)
+
 
 if __name__ == "__main__":
     unittest.main()

@@ -342,7 +342,7 @@ class TestManyUsersUnderGdb(UnderGdb):
     lab = 6
 
     def test_a_stale_frame_stops_in_the_handler_that_must_not_be_told(self) -> None:
-        stale = wrong.Wrong(6, rubric.LABS[6] / "wrong/stale-handler-called.patch")
+        stale = wrong.Wrong(6, rubric.LABS[6] / "wrong/stale-handler-called.edit")
         wrong.prepare(6)
         for arch in ARCHES:
             with self.subTest(arch=arch):

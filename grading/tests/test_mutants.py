@@ -15,6 +15,7 @@ from unittest import mock
 from grading.evidence.finding import Finding
 from grading.report.report import Grade, Result
 from grading.selftest import mutants, mutations, wrong
+from grading.selftest.edits import Unusable
 from grading.selftest.mutations import Mutant
 from grading.session import rubric
 from grading.verdict import Verdict
@@ -156,13 +157,13 @@ class TestWhich(unittest.TestCase):
     def test_a_line_that_is_about_no_mutant_or_gives_no_reason_is_refused(self) -> None:
         self.assertEqual(mutants.equivalent("a.c f: x => y because z is 0\n\n", {"a.c f: x => y"}, "arm64"), {"a.c f: x => y"})
         for line, why in (("a.c f: x => z because it is\n", "no such mutant any more: a.c f: x => z"), ("a.c f: x => y\n", "no reason"), ("a.c f: x => y because \n", "no reason")):
-            with self.assertRaisesRegex(wrong.BadPatch, why):
+            with self.assertRaisesRegex(Unusable, why):
                 mutants.equivalent(line, {"a.c f: x => y"}, "arm64")
 
     def test_a_line_may_be_about_every_change_of_one(self) -> None:
         known = {"a.c f: x => y", "a.c f: x => z", "a.c f: xx => y"}
         self.assertEqual(mutants.equivalent("a.c f: x => * because it is not run\n", known, "arm64"), {"a.c f: x => y", "a.c f: x => z"})
-        with self.assertRaisesRegex(wrong.BadPatch, "no such mutant"):
+        with self.assertRaisesRegex(Unusable, "no such mutant"):
             mutants.equivalent("a.c f: q => * because it is not run\n", known, "arm64")
 
     def test_a_line_may_be_about_one_architecture(self) -> None:
@@ -306,7 +307,7 @@ class TestRun(unittest.TestCase):
 
     def test_a_stale_line_ends_it_with_its_name(self) -> None:
         def stale(_: int, __: str) -> set[str]:
-            raise wrong.BadPatch("labs/4/equivalent: there is no such mutant any more: x")
+            raise Unusable("labs/4/equivalent: there is no such mutant any more: x")
         with mock.patch.object(mutants, "equivalents", stale), mock.patch("sys.argv", ["mutants", "--lab", "4"]), redirect_stderr(io.StringIO()) as said:
             self.assertEqual(mutants.main(), 2)
         self.assertIn("no such mutant any more: x", said.getvalue())

@@ -49,7 +49,7 @@ class Tree(unittest.TestCase):
                 self.assertEqual([name for before, name in callbacks if not before.startswith("CALLBACK")], [], path)
 
     def test_every_macro_is_used(self) -> None:
-        sources = [path for path in files("kern", "boot", "labs") if path.suffix in (".c", ".h", ".S", ".cc", ".patch")]
+        sources = [path for path in files("kern", "boot", "labs") if path.suffix in (".c", ".h", ".S", ".cc", ".edit")]
         words = Counter(word for path in sources for word in re.findall(r"\w+", (ROOT / path).read_text()))
         macros = {name for path in product("kern", "boot") if path.suffix in (".c", ".h", ".S")
                   for name in re.findall(r"^#define (\w+)", (ROOT / path).read_text(), re.M) if not PASTED.match(name)}
