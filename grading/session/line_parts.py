@@ -113,7 +113,7 @@ class ProbeLineSession(LineSession):
         e.probed, e.returning = chosen(e.kernel, rng), tuple(rng.sample(workload.LEAVES, len(workload.LEAVES)))
         self._say(f"{phase.name}: workload {phase.seed:016x}")
         self._type(console, [*(f"echo 'p:{AT}{n} {e.kernel.name_at(address)}' >> kprobe_events" for n, address in enumerate(e.probed)),
-                             *(f"echo 'r{2 * e.smp}:{BACK}{n} {name} $retval' >> kprobe_events" for n, name in enumerate(e.returning)),
+                             *(f"echo 'r{2 * e.smp}:{BACK}{n} {name} $retval:x64' >> kprobe_events" for n, name in enumerate(e.returning)),
                              *(f"echo 'r:{name} {name}' >> kprobe_events" for name in workload.TAILS), "echo 1 > events/kprobes/enable"])
         phase.output = self._type(console, [f"workload {phase.seed:016x}", "echo 0 > events/kprobes/enable"])
         phase.trace, e.files[PROFILE] = parse(console.file("trace"), PROBE_LINE), console.command(f"cat {PROFILE}")

@@ -58,6 +58,7 @@
 #include "probe_parse.h"
 #include "thread.h"
 #include "trace.h"
+#include "trace_args.h"
 
 struct event_probe;
 struct module;
@@ -118,7 +119,6 @@ int probe_kretprobe_entry(struct kretprobe_instance *ri, struct ftrace_regs *reg
 int probe_kretprobe_return(struct kretprobe_instance *ri, struct ftrace_regs *regs);
 int probe_fprobe_entry(struct fprobe *fp, unsigned long ip, unsigned long ret_ip, struct ftrace_regs *regs, void *data);
 void probe_fprobe_exit(struct fprobe *fp, unsigned long ip, unsigned long ret_ip, struct ftrace_regs *regs, void *data);
-#define PROBE_KEPT_ARGS 8 /* arguments that an entry keeps for the return */
 /* struct probe_names' reg. */
 int probe_register(const char *name, enum probe_place place);
 /* Is register @n saved at @place? */

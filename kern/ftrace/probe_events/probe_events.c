@@ -62,7 +62,7 @@ static int start_return(struct event_probe *p)
 	*rp = (struct kretprobe){.kp.addr = p->func, .handler = probe_kretprobe_return, .maxactive = p->def->maxactive};
 	if (p->def->keeps_args) {
 		rp->entry_handler = probe_kretprobe_entry;
-		rp->data_size = PROBE_KEPT_ARGS * sizeof(long);
+		rp->data_size = TRACE_ARG_REGISTERS * sizeof(long);
 	}
 	return register_kretprobe(rp);
 }
@@ -77,7 +77,7 @@ static int start_fprobe(struct event_probe *p)
 	if (p->def->is_return)
 		fp->exit_handler = probe_fprobe_exit;
 	if (p->def->keeps_args)
-		fp->entry_data_size = PROBE_KEPT_ARGS * sizeof(long);
+		fp->entry_data_size = TRACE_ARG_REGISTERS * sizeof(long);
 	return register_fprobe_ips(fp, &p->func, 1);
 }
 

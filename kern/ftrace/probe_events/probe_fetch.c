@@ -90,8 +90,6 @@ static inline unsigned long get_base(const struct hit *h, const struct probe_arg
 	case PROBE_REG:
 		return get_register(h->regs, arg->param);
 	case PROBE_ARG:
-		if (arg->param >= PROBE_KEPT_ARGS)
-			return 0; /* as on Linux, for arguments that are not in registers */
 		return h->args ? h->args[arg->param] : *kprobe_arg(h->regs, arg->param);
 	case PROBE_RETVAL:
 		return *kprobe_arg(h->regs, 0);
@@ -346,7 +344,7 @@ static INLINE void hit(struct event_probe *p, bool is_return, struct ftrace_regs
 
 static void keep_args(void *data, const struct ftrace_regs *regs)
 {
-	for (int i = 0; i < PROBE_KEPT_ARGS; i++)
+	for (int i = 0; i < TRACE_ARG_REGISTERS; i++)
 		((unsigned long *)data)[i] = regs->arg[i];
 }
 

@@ -8,10 +8,10 @@
 #include "memory.h"
 #include "print.h"
 #include "string.h"
+#include "trace_args.h"
 
 #define MAXACTIVE_MAX 4096
 #define STACK_WORDS_MAX 2048 /* Linux's: 16 KiB */
-#define ARGUMENT_REGISTERS 8
 
 struct parser {
 	const struct probe_names *names;
@@ -197,31 +197,78 @@ static void set_base(struct probe_arg *arg, enum probe_base base, unsigned long 
 	arg->param = param;
 }
 
-/* Argument register @n, if arguments are available where the probe is. */
-static bool set_argument(struct parser *p, struct probe_arg *arg, unsigned long n)
-{
-	set_base(arg, PROBE_ARG, n);
-	p->def->keeps_args |= p->def->is_return;
-	return p->at_entry || p->def->is_return;
-}
-
-/* As trace_args.c has them; "": the function has none, or they are not known. */
+/* As trace_args.h has them; "": not known. */
 static const char *parameters(const struct parser *p)
 {
 	return p->function ? p->names->parameters(p->function) : "";
 }
 
+static int fail_unknown(struct parser *p, unsigned column)
+{
+	return fail(p, column, "The place of this argument is not known");
+}
+
+/* The argument in @place (trace_args.h). */
+static int set_argument(struct parser *p, struct probe_arg *arg, unsigned place, unsigned column)
+{
+	bool on_stack = place >= TRACE_ARG_REGISTERS;
+
+	if (!p->at_entry && !p->def->is_return)
+		return fail(p, column, "Invalid $-valiable specified"); /* as Linux spells it */
+	if (on_stack && p->def->is_return)
+		return fail(p, column, "This argument is on the stack, so only a probe at the entry has it");
+	set_base(arg, on_stack ? PROBE_STACK : PROBE_ARG, place - (on_stack ? TRACE_ARG_REGISTERS : 0));
+	p->def->keeps_args |= p->def->is_return;
+	return 0;
+}
+
+/* Argument @n, counted from 1. If the function has fewer parameters, each further argument is taken to be one word. */
+static int set_nth_argument(struct parser *p, struct probe_arg *arg, unsigned n, unsigned column)
+{
+	const char *at = trace_first_param(parameters(p));
+	struct trace_param param = {0};
+	bool lost = false;
+
+	for (; n && trace_next_param(&at, &param); n--)
+		lost |= param.kind == '?';
+	if (n ? lost : !param.words)
+		return fail_unknown(p, column);
+	return set_argument(p, arg, n ? param.place + param.words + n - 1 : param.place, column);
+}
+
+/* NULL: the kind is no integer and no address. */
+static const struct probe_type *type_of_kind(char kind)
+{
+	static const char kinds[] = "bhilBHILp", *const type[] = {"s8", "s16", "s32", "s64", "u8", "u16", "u32", "u64", "x64"};
+	const char *found = strchr(kinds, kind);
+
+	return found ? find_type(type[found - kinds]) : NULL;
+}
+
+/* Without a known type the value is the result register: of a structure its first eight bytes. */
+static int parse_retval(struct parser *p, struct probe_arg *arg, unsigned column)
+{
+	char kind = trace_params_result(parameters(p));
+
+	set_base(arg, PROBE_RETVAL, 0);
+	if (!p->def->is_return)
+		return fail(p, column, "$retval is not available on probe");
+	if (kind == 'v')
+		return fail(p, column, "This function returns 'void' type");
+	if (kind == 'm')
+		return fail(p, column, "This function returns a structure in memory, not in a register");
+	if (kind == '?' && *parameters(p))
+		return fail(p, column, "It is not known whether this function has kept its result");
+	arg->type = type_of_kind(kind);
+	return 0;
+}
+
 static int parse_variable(struct parser *p, const char *name, struct probe_arg *arg, unsigned column)
 {
-	const char *wrong = "Invalid $-valiable specified"; /* as Linux spells it */
 	u64 n;
 
-	if (!strcmp(name, "retval")) {
-		set_base(arg, PROBE_RETVAL, 0);
-		if (!p->def->is_return)
-			return fail(p, column, "$retval is not available on probe");
-		return *parameters(p) < '@' ? 0 : fail(p, column, "This function returns 'void' type");
-	}
+	if (!strcmp(name, "retval"))
+		return parse_retval(p, arg, column);
 	if (!strcmp(name, "comm") || !strcmp(name, "COMM")) {
 		set_base(arg, PROBE_COMM, 0);
 		return 0;
@@ -237,35 +284,31 @@ static int parse_variable(struct parser *p, const char *name, struct probe_arg *
 	if (!strncmp(name, "arg", 3) && !kstrtou64(name + 3, 10, &n)) {
 		if (!n || n > STACK_WORDS_MAX)
 			return fail(p, column, "Invalid argument number");
-		if (set_argument(p, arg, n - 1))
-			return 0;
+		return set_nth_argument(p, arg, n, column);
 	}
-	return fail(p, column, wrong);
+	return fail(p, column, "Invalid $-valiable specified");
 }
 
-/* The parameter @name: its register, and in arg->type the type of its kind (trace_args.c). */
+/* The parameter @name: its place, and in arg->type the type of its kind. */
 static int parse_parameter(struct parser *p, const char *name, struct probe_arg *arg, unsigned column)
 {
-	static const char kinds[] = "bhilBHILp", *const type[] = {"s8", "s16", "s32", "s64", "u8", "u16", "u32", "u64", "x64"};
-	const char *at = parameters(p), *end, *kind;
-	unsigned n = 0;
+	const char *at = trace_first_param(parameters(p));
+	struct trace_param param = {0};
 
 	if (!p->at_entry && !p->def->is_return)
 		return fail(p, column, "BTF is not available or not supported");
-	if (!*at || !*++at)
+	if (!*at)
 		return fail(p, column, "No BTF entry for this probe point");
-	for (; *at && *at != '.'; at = end + 1) {
-		end = strchr(at, ',');
-		if ((size_t)(end - at) - 1 != strlen(name) || strncmp(at + 1, name, end - at - 1)) {
-			n += *at == 'S' || *at == 'U' ? 2 : 1;
+	while (trace_next_param(&at, &param)) {
+		if (param.length != strlen(name) || strncmp(param.name, name, param.length))
 			continue;
-		}
-		kind = strchr(kinds, *at);
-		if (!kind)
-			return fail(p, column, "Non pointer structure/union argument is not supported.");
-		arg->type = find_type(type[kind - kinds]);
-		set_argument(p, arg, n);
-		return 0;
+		if (param.kind == '?')
+			return fail_unknown(p, column);
+		arg->type = type_of_kind(param.kind);
+		if (!arg->type)
+			return fail(p, column, strchr("qQ", param.kind) ? "An integer of 16 bytes is not supported" :
+						 "Non pointer structure/union argument is not supported.");
+		return set_argument(p, arg, param.place, column);
 	}
 	return fail(p, column, "This variable is not found at this probe point");
 }
@@ -512,36 +555,58 @@ static int parse_arg(struct parser *p, char *word)
 	return 0;
 }
 
-/* Parameter @n, counted from 1: kind, name and a comma; "" or ".": there is none, or it is not known. */
-static const char *nth_parameter(const struct parser *p, unsigned n)
+/* Parameter @n, counted from 1. False: there is none, or the parameters are not known. */
+static bool nth_parameter(const struct parser *p, unsigned n, struct trace_param *param)
 {
-	const char *at = parameters(p);
+	const char *at = trace_first_param(parameters(p));
 
-	for (at += *at != 0; --n && *at && *at != '.'; at = strchr(at, ',') + 1)
-		;
-	return at;
+	*param = (struct trace_param){0};
+	while (n && trace_next_param(&at, param))
+		n--;
+	return !n;
 }
 
-/* Parameter @n by its name, and @type. */
-static int parse_nth(struct parser *p, unsigned n, const char *type)
+/* Parameter @n by its name, or by its number if it has none, and @type. */
+static int parse_nth(struct parser *p, unsigned n, const struct trace_param *param, const char *type)
 {
-	const char *at = nth_parameter(p, n);
 	char text[PROBE_ARG_NAME + PROBE_BODY_MAX];
 
-	snprintf(text, sizeof(text), "%.*s%s", (int)(strchr(at, ',') - at) - 1, at + 1, type);
+	if (param->length)
+		snprintf(text, sizeof(text), "%.*s%s", param->length, param->name, type);
+	else
+		snprintf(text, sizeof(text), "$arg%u%s", n, type);
 	return parse_arg(p, text);
+}
+
+/* Make room for @more arguments than there are words. */
+static int make_room(struct parser *p, unsigned more)
+{
+	size_t size = sizeof(*p->def) + (p->count - 2) * sizeof(p->def->arg[0]);
+	struct probe_def *def = kzalloc(size + more * sizeof(def->arg[0]));
+
+	if (!def)
+		return -ENOMEM;
+	memcpy(def, p->def, size);
+	kfree(p->def);
+	p->def = def;
+	return 0;
 }
 
 static int parse_all_args(struct parser *p)
 {
-	int err = 0;
+	struct trace_param param;
+	unsigned count = 0;
+	int err;
 
-	if (!*nth_parameter(p, 1))
+	while (nth_parameter(p, count + 1, &param))
+		count++;
+	if (!count)
 		return fail(p, 0, "BTF is not available or not supported");
-	for (unsigned n = 1; !err && is_letter(*nth_parameter(p, n)); n++) {
+	err = make_room(p, count);
+	for (unsigned n = 1; !err && nth_parameter(p, n, &param); n++) {
 		if (p->def->arg_count >= PROBE_ARGS_MAX)
 			return fail(p, 0, "$arg* failed because the argument list is too long");
-		err = parse_nth(p, n, "");
+		err = parse_nth(p, n, &param, "");
 	}
 	return err;
 }
@@ -549,16 +614,19 @@ static int parse_all_args(struct parser *p)
 /* $argN without a name is parameter N by its name, if the function's parameters are known. */
 static int parse_word(struct parser *p, char *word)
 {
+	struct trace_param param;
 	char *type = word + 4;
 	unsigned n = 0;
 
-	if (strncmp(word, "$arg", 4) || !*nth_parameter(p, 1))
+	if (strncmp(word, "$arg", 4) || !nth_parameter(p, 1, &param))
 		return parse_arg(p, word);
 	while (is_digit(*type) && n <= STACK_WORDS_MAX)
 		n = 10 * n + *type++ - '0';
-	if (!n || n > STACK_WORDS_MAX || (*type && *type != ':') || *nth_parameter(p, n) == '.')
+	if (!n || n > STACK_WORDS_MAX || (*type && *type != ':'))
 		return parse_arg(p, word);
-	return *nth_parameter(p, n) ? parse_nth(p, n, type) : fail(p, 0, "This variable is not found at this probe point");
+	if (!nth_parameter(p, n, &param))
+		return fail(p, 0, "This variable is not found at this probe point");
+	return param.length && param.kind != '?' ? parse_nth(p, n, &param, type) : parse_arg(p, word);
 }
 
 /* Where is $arg*? *index: its word, or 0. */
@@ -762,14 +830,14 @@ static int parse_line(struct parser *p, char **words)
 		fail_in(p, 2, 0, "Too many arguments are specified");
 		return -E2BIG;
 	}
-	def = p->def = kzalloc(sizeof(*def) + (p->count - 2 + ARGUMENT_REGISTERS) * sizeof(def->arg[0]));
+	def = p->def = kzalloc(sizeof(*def) + (p->count - 2) * sizeof(def->arg[0]));
 	if (!def)
 		return -ENOMEM;
 	def->kind = *words[0];
 	def->is_return = def->kind == 'r';
 	err = parse_words(p);
 	if (err)
-		kfree(def);
+		kfree(p->def); /* it may have moved: make_room() */
 	return err;
 }
 

@@ -33,6 +33,7 @@ struct probe_type {
 	char print;
 };
 
+/* PROBE_ARG: an argument register, at a return what it held at the entry. */
 enum probe_base { PROBE_REG, PROBE_ARG, PROBE_RETVAL, PROBE_STACK, PROBE_STACKP, PROBE_COMM, PROBE_IMM, PROBE_TEXT };
 
 /* The value: base, then one read of memory for each offset, the last of them of the type's size. */
@@ -77,7 +78,7 @@ enum probe_place { PROBE_IN_BODY, PROBE_AT_ENTRY, PROBE_AT_RETURN };
 
 struct probe_names {
 	unsigned (*functions)(const char *name, unsigned long *addr); /* how many functions have the name; @addr: one of them */
-	const char *(*parameters)(unsigned long func);		      /* trace_args.c */
+	const char *(*parameters)(unsigned long func);		      /* trace_args.h */
 	int (*reg)(const char *name, enum probe_place place);	      /* its number; -1: there is none, or it is not saved at @place */
 };
 

@@ -39,7 +39,7 @@ const char *ksym_module(unsigned long addr)
 
 static unsigned host_functions(const char *name, unsigned long *addr)
 {
-	static const char *const names[] = {"vfs_read", "plain", "structs", "part.isra.0", "nothing", "twice", "twice"};
+	static const char *const names[] = {"vfs_read", "plain", "structs", "part.isra.0", "nothing", "twice", "twice", "large", "variadic", "many"};
 	unsigned count = 0;
 
 	for (unsigned i = 0; i < ARRAY_SIZE(names); i++)
@@ -52,7 +52,10 @@ static unsigned host_functions(const char *name, unsigned long *addr)
 
 static const char *host_parameters(unsigned long func)
 {
-	return func == 0x1000 ? "3pfile,pbuf,Lcount," : func == 0x3000 ? "3Spair,.," : func == 0x5000 ? "@" : "";
+	static const char *const functions[] = {"", "3lpfile,pbuf,Lcount,", "", "3SSpair,b8low,", "4??a,?gone,B2more,", "0v", "", "",
+						"4mi1k,m,Q4wide,", "2Biformat,inumber,", "8sia,ib,ic,id,ie,if,ig,ih,hi,eempty,lj,"};
+
+	return func / 0x1000 < ARRAY_SIZE(functions) ? functions[func / 0x1000] : "";
 }
 
 /* x8 is not saved at a return, and x9 only in a body. */

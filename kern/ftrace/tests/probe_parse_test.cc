@@ -80,7 +80,8 @@ TEST_F(Parse, names_are_made_as_on_linux)
 		{"p:a/b  ramfs:ram_read   x=$arg1\t$comm", "a/b ramfs:ram_read x=$arg1 arg2=$comm"},
 		{"p vfs_read $arg3 $arg1:u8 n=$arg2", "kprobes/p_vfs_read_0 vfs_read count=count file=file:u8 n=$arg2"},
 		{"p plain $arg9", "kprobes/p_plain_0 plain arg1=$arg9"},
-		{"p structs $arg2", "kprobes/p_structs_0 structs arg1=$arg2"},
+		{"p large m=$arg2:u8 $arg1 $arg2", "kprobes/p_large_0 large m=$arg2:u8 k=k arg3=$arg2"},
+		{"p variadic $arg* x=$arg3", "kprobes/p_variadic_0 variadic format=format number=number x=$arg3"},
 		{"p nothing $arg1", "kprobes/p_nothing_0 nothing arg1=$arg1"},
 		{"p vfs_read $arg*", "kprobes/p_vfs_read_0 vfs_read file=file buf=buf count=count"},
 	};
@@ -129,6 +130,42 @@ TEST_F(Parse, a_parameter_has_its_register_and_its_type)
 	EXPECT_STREQ(arg("+0(buf):string").type->name, "string");
 	EXPECT_EQ(parse("r vfs_read count $retval"), 0);
 	EXPECT_TRUE(def->keeps_args);
+}
+
+TEST_F(Parse, an_argument_is_where_it_is_passed)
+{
+	struct {
+		const char *line;
+		probe_base base;
+		unsigned long param;
+		const char *type;
+	} cases[] = {
+		{"p large k", PROBE_ARG, 1, "s32"},
+		{"p large $arg1", PROBE_ARG, 1, "s32"},
+		{"r large x=$arg1", PROBE_ARG, 1, "x64"},
+		{"p large x=$arg2:u8", PROBE_ARG, 2, "u8"}, /* it has no name */
+		{"p large x=$arg3", PROBE_ARG, 4, "x64"},
+		{"p structs x=$arg1", PROBE_ARG, 0, "x64"}, /* its first word */
+		{"p structs low", PROBE_STACK, 0, "s8"},
+		{"p part.isra.0 more", PROBE_ARG, 2, "u8"},
+		{"p part.isra.0 x=$arg3", PROBE_ARG, 2, "x64"},
+		{"p variadic x=$arg4", PROBE_ARG, 3, "x64"}, /* after the named ones */
+		{"p plain $arg9", PROBE_STACK, 0, "x64"},
+		{"f many i", PROBE_STACK, 0, "s16"},
+		{"p many j", PROBE_STACK, 1, "s64"},
+		{"r vfs_read $retval", PROBE_RETVAL, 0, "s64"},
+		{"r variadic x=$retval", PROBE_RETVAL, 0, "u8"},
+		{"r variadic $retval:x32", PROBE_RETVAL, 0, "x32"},
+		{"r plain $retval", PROBE_RETVAL, 0, "x64"},
+		{"r many $retval", PROBE_RETVAL, 0, "x64"}, /* a structure */
+	};
+
+	for (const auto &c : cases) {
+		ASSERT_EQ(parse(c.line), 0) << c.line << ": " << error.text;
+		EXPECT_EQ(def->arg[0].base, c.base) << c.line;
+		EXPECT_EQ(def->arg[0].param, c.param) << c.line;
+		EXPECT_STREQ(def->arg[0].type->name, c.type) << c.line;
+	}
 }
 
 TEST_F(Parse, fields_follow_each_other_without_gaps)
@@ -227,6 +264,18 @@ TEST_F(Parse, errors_are_those_of_linux)
 		{"p vfs_read+8 ^file", "BTF is not available or not supported"},
 		{"p vfs_read ^hoge", "This variable is not found at this probe point"},
 		{"p structs ^pair", "Non pointer structure/union argument is not supported."},
+		{"p many ^empty", "Non pointer structure/union argument is not supported."},
+		{"p many ^$arg*", "Non pointer structure/union argument is not supported."},
+		{"p large ^wide", "An integer of 16 bytes is not supported"},
+		{"r large ^$retval", "This function returns a structure in memory, not in a register"},
+		{"r part.isra.0 ^$retval", "It is not known whether this function has kept its result"},
+		{"p part.isra.0 ^gone", "The place of this argument is not known"},
+		{"p part.isra.0 ^$arg2", "The place of this argument is not known"},
+		{"p part.isra.0 x=^$arg2", "The place of this argument is not known"},
+		{"p part.isra.0 x=^$arg4", "The place of this argument is not known"},
+		{"p many x=^$arg10", "The place of this argument is not known"},
+		{"r many ^j", "This argument is on the stack, so only a probe at the entry has it"},
+		{"f plain%return ^$arg9", "This argument is on the stack, so only a probe at the entry has it"},
 	};
 
 	for (const auto &l : lines)

@@ -223,7 +223,7 @@ class OnAMachine:
         self.define("p:a file_open $arg2 $arg3:u8 n=$arg2", "f:b file_open $arg1", "r:c file_open $arg*", "p:d name_of.constprop.0 $arg1")
         self.assertEqual(re.sub("^r[0-9]+", "r", self.sh("cat dynamic_events"), flags=re.M),
                          "p:kprobes/a file_open path=path flags=flags:u8 n=$arg2\nf:fprobes/b file_open cwd=cwd\n"
-                         "r:kprobes/c file_open cwd=cwd path=path flags=flags file=file\np:kprobes/d name_of.constprop.0 arg1=$arg1\n")
+                         "r:kprobes/c file_open cwd=cwd path=path flags=flags file=file\np:kprobes/d name_of.constprop.0 path=path\n")
 
     def test_memory_arrays_symbols_and_faults(self) -> None:
         self.define('p:m file_open a=+0(path):char[4] b=+1(path):u8 bad=+0(\\0x10):string deep=+0(+8(\\0x10)):u32 '

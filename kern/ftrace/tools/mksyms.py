@@ -5,9 +5,14 @@
 
 Functions only, sorted by address; of several names for one address the first
 global one. --args: each name is followed by the function's parameters, from
-DWARF; kern/ftrace/trace/trace_args.c describes the format. A function that the
-compiler made from another ("name.isra.0") has no parameters in the table: its
-arguments are not those of the source.
+DWARF; kern/ftrace/trace/trace_args.h describes the format.
+
+Where an argument is follows from the calling convention: the RISC-V ELF psABI (integer
+calling convention, LP64) or AAPCS64, sections 6.8 and 6.9. DWARF also has a location
+of most parameters, which GCC writes for a function's first instruction too; if the two
+differ, GCC's is right (a packed structure, for example, cannot be recognised in DWARF).
+The arguments of a clone that the compiler made ("name.isra.0") are not those of the
+source: there only the location counts. What is not known has the place "?".
 """
 import contextlib
 import gc
@@ -15,8 +20,11 @@ import io
 import struct
 import sys
 from itertools import pairwise
+from typing import NamedTuple
 
+from elftools.dwarf.compileunit import CompileUnit
 from elftools.dwarf.die import DIE
+from elftools.dwarf.locationlists import BaseAddressEntry, LocationEntry, LocationParser
 from elftools.elf.elffile import ELFFile
 
 sys.dont_write_bytecode = True  # on a full disk Python 3.11 may write half of it, which is read the next time
@@ -24,9 +32,14 @@ from output import put  # noqa: E402
 
 STT_FUNC, STB_LOCAL, SHT_SYMTAB = 2, 0, 2
 SIGNED = (5, 6)  # DW_ATE_signed, DW_ATE_signed_char
-NAMELESS = ("DW_TAG_typedef", "DW_TAG_const_type", "DW_TAG_volatile_type", "DW_TAG_restrict_type",
-            "DW_TAG_atomic_type")
-ARGUMENT_REGISTERS = 8
+INTEGERS = (*SIGNED, 2, 7, 8, 16)  # and boolean, unsigned, unsigned_char, UTF
+OTHER_NAMES = ("DW_TAG_typedef", "DW_TAG_const_type", "DW_TAG_volatile_type", "DW_TAG_restrict_type",
+               "DW_TAG_atomic_type", "DW_TAG_enumeration_type")
+COMPOSITES = {"DW_TAG_structure_type": "s", "DW_TAG_union_type": "u"}
+REGISTERS = 8  # for arguments; their first in DWARF:
+FIRST_REGISTER = {"riscv64": 10, "arm64": 0}
+NOPS = {"riscv64": 4, "arm64": 8}  # bytes, at a function's entry
+OP_REG, OP_BREG, OP_FBREG, OP_PIECE, OP_CALL_FRAME_CFA = 0x50, 0x70, 0x91, 0x93, 0x9C
 
 
 def sections(elf: bytes) -> list[tuple[int, ...]]:
@@ -67,50 +80,184 @@ def origin(die: DIE, attribute: str) -> DIE:
 
 
 def type_of(die: DIE) -> DIE:
-    return origin(die, "DW_AT_type").get_DIE_from_attribute("DW_AT_type")
+    """The type, without its other names and qualifiers; of an enumeration its integer type."""
+    die = origin(die, "DW_AT_type").get_DIE_from_attribute("DW_AT_type")
+    while die.tag in OTHER_NAMES and "DW_AT_type" in die.attributes:
+        die = die.get_DIE_from_attribute("DW_AT_type")
+    return die
 
 
-def kind_of(die: DIE) -> str:
-    """A parameter type as one letter; ".": one whose place is not known."""
-    while die.tag in NAMELESS or die.tag == "DW_TAG_enumeration_type":
-        die = type_of(die)
-    size = die.attributes["DW_AT_byte_size"].value if "DW_AT_byte_size" in die.attributes else 0
-    if die.tag == "DW_TAG_pointer_type" or size > 16:  # larger ones are passed by their address
-        return "p"
-    if die.tag == "DW_TAG_base_type" and size <= 8:
-        return ("bhil" if die.attributes["DW_AT_encoding"].value in SIGNED else "BHIL")[size.bit_length() - 1]
-    letter = {"DW_TAG_structure_type": "s", "DW_TAG_union_type": "u"}.get(die.tag, ".")
-    return letter if size <= 8 else letter.upper()
+def number(die: DIE, attribute: str) -> int:
+    return int(die.attributes[attribute].value) if attribute in die.attributes else 0
 
 
-def parameters(function: DIE) -> str:
-    text, registers = "", 0
-    for die in function.iter_children():
-        if die.tag != "DW_TAG_formal_parameter":
-            continue
-        kind, named = kind_of(type_of(die)), origin(die, "DW_AT_name")
-        if kind == "." or registers + 1 + (kind in "SU") > ARGUMENT_REGISTERS:
-            text += ".,"
-            break
-        registers += 1 + (kind in "SU")
-        text += f"{kind}{named.attributes['DW_AT_name'].value.decode() if 'DW_AT_name' in named.attributes else ''},"
-    if "DW_AT_type" not in origin(function, "DW_AT_type").attributes:
-        return chr(ord("@") + registers) + text
-    return f"{registers}{text}" if text else ""
+def alignment(die: DIE) -> int:
+    """Of a type, by its members alone: an attribute of a structure itself does not count in AAPCS64."""
+    if die.tag == "DW_TAG_array_type":
+        return alignment(type_of(die))
+    if die.tag not in COMPOSITES:
+        return number(die, "DW_AT_byte_size") or 8
+    return max((number(m, "DW_AT_alignment") or alignment(type_of(m))
+                for m in die.iter_children() if m.tag == "DW_TAG_member"), default=1)
 
 
-def all_parameters(path: str) -> dict[int, str]:
+def parameters_of(function: DIE) -> list[DIE]:
+    return [die for die in function.iter_children() if die.tag == "DW_TAG_formal_parameter"]
+
+
+class Kind(NamedTuple):
+    """How a value of a type is passed."""
+
+    letter: str  # trace_args.h
+    words: int = 1  # registers, or words of the stack
+    aligned: bool = False  # to 16 bytes
+    by_reference: bool = False
+
+
+UNKNOWN = Kind("?", 0)
+
+
+def kind_of(die: DIE, arch: str) -> Kind:
+    size, encoding = number(die, "DW_AT_byte_size"), number(die, "DW_AT_encoding")
+    if die.tag == "DW_TAG_pointer_type":
+        return Kind("p")
+    if die.tag in COMPOSITES:
+        letter = COMPOSITES[die.tag]
+        if size > 16:
+            return Kind("p", by_reference=True)
+        if size <= 8:
+            return Kind(letter) if size else Kind("e", 0)
+        return Kind(letter.upper(), 2, alignment(die) > 8 or (arch == "riscv64" and number(die, "DW_AT_alignment") > 8))
+    if encoding not in INTEGERS or size > 16:
+        return UNKNOWN
+    return Kind(("bhilq" if encoding in SIGNED else "BHILQ")[size.bit_length() - 1], 1 + (size > 8), size > 8)
+
+
+class Unit:
+    """One source file. A place is a number: of an argument register, or from 8 on of a word of the stack at the entry."""
+
+    def __init__(self, unit: CompileUnit, lists: LocationParser, arch: str) -> None:
+        self.unit, self.lists, self.arch, self.top = unit, lists, arch, unit.get_top_DIE()
+        self.clang = b"clang" in self.top.attributes["DW_AT_producer"].value
+        self.kinds: dict[int, Kind] = {}
+
+    def kind(self, die: DIE) -> Kind:
+        found = type_of(die)
+        if found.offset not in self.kinds:
+            self.kinds[found.offset] = kind_of(found, self.arch)
+        return self.kinds[found.offset]
+
+    def expression(self, parameter: DIE, start: int, local: bool) -> list[int]:
+        """The location at the instruction @start; []: DWARF has none."""
+        location = parameter.attributes.get("DW_AT_location")
+        if location is None or location.form == "DW_FORM_exprloc":
+            # One location for the whole function. Clang writes this also if the value comes there from the stack.
+            return [] if location is None or (self.clang and not local) else list(location.value)
+        base = number(self.top, "DW_AT_low_pc")
+        slack = NOPS[self.arch] if self.clang else 0  # its locations begin after them
+        for entry in self.lists.parse_from_attribute(location, self.unit["version"], parameter):
+            if isinstance(entry, BaseAddressEntry):
+                base = entry.base_address
+            elif isinstance(entry, LocationEntry):
+                begin = entry.begin_offset + (0 if entry.is_absolute else base)
+                if begin <= start + slack and start < begin + entry.end_offset - entry.begin_offset:
+                    return list(entry.loc_expr)
+        return []
+
+    def located(self, parameter: DIE, kind: Kind, function: DIE) -> int | None:
+        """The place at the function's entry, as DWARF has it; None: it does not say."""
+        match self.expression(parameter, number(function, "DW_AT_low_pc"), self.may_be_changed(function)):
+            case [op] if kind.words == 1 and not kind.by_reference:
+                place = op - OP_REG - FIRST_REGISTER[self.arch]
+            case [op, 0] if kind.by_reference:
+                place = op - OP_BREG - FIRST_REGISTER[self.arch]
+            case [op, 0x93, 8, second, 0x93, _] if kind.words == 2 and second == op + 1:  # OP_PIECE
+                place = op - OP_REG - FIRST_REGISTER[self.arch]
+            case [0x91, *leb] if kind.words and function.attributes["DW_AT_frame_base"].value == [OP_CALL_FRAME_CFA]:
+                offset = sum((byte & 0x7F) << 7 * i for i, byte in enumerate(leb))  # OP_FBREG
+                return None if leb[-1] & 0x40 or offset % 8 else REGISTERS + offset // 8
+            case _:
+                return None
+        return place if 0 <= place < REGISTERS else None
+
+    def assigned(self, free: int, kind: Kind) -> int:
+        """The place by the calling convention, if the places before @free are taken."""
+        if kind.aligned and (self.arch == "arm64" or free >= REGISTERS):
+            free += free & 1  # riscv64: in registers only arguments without a name are aligned
+        if self.arch == "arm64" and free < REGISTERS < free + kind.words:
+            return REGISTERS  # riscv64: half in the last register, half on the stack
+        return free
+
+    def places(self, function: DIE, clone: bool) -> list[tuple[str, Kind, int | None]]:
+        """The name, kind and place of each parameter; None: the place is not known."""
+        dies = parameters_of(function)
+        if clone:  # in the source's order, and also those that it does not have
+            kept = {origin(die, "DW_AT_name").offset: die for die in dies}
+            dies = [kept.get(die.offset, die) for die in parameters_of(origin(function, "DW_AT_name"))]
+        local = self.may_be_changed(function)
+        # One word each: there the calling convention leaves no doubt, and the locations need not be read.
+        simple = not clone and not local and all(self.kind(die).words == 1 for die in dies)
+        found: list[tuple[str, Kind, int | None]] = []
+        # On arm64 the address for a large result is in x8, which is no argument register.
+        free: int | None = int(self.arch == "riscv64" and self.result(function).by_reference)
+        sure = 0  # the places before this parameter are confirmed by a location
+        for die in dies:
+            kind, name = self.kind(die), origin(die, "DW_AT_name").attributes.get("DW_AT_name")
+            at = None if simple else self.located(die, kind, function)
+            place = None if free is None else self.assigned(free, kind)
+            free = None if place is None or kind == UNKNOWN else place + kind.words
+            if at != place and at is not None and not clone:
+                # Of Clang's locations it is not certain either that they are those at the entry.
+                found[sure:] = [(n, k, None) for n, k, _ in found[sure:]]
+                place, free = (None, None) if self.clang else (at, at + kind.words)
+            elif clone or local:
+                place = at
+            sure = sure if at is None else len(found) + 1
+            found.append((name.value.decode() if name else "", kind, place))
+        return found
+
+    def may_be_changed(self, function: DIE) -> bool:
+        """Clang changes the arguments of a local function without a new name."""
+        return self.clang and "DW_AT_external" not in origin(function, "DW_AT_external").attributes
+
+    def result(self, function: DIE) -> Kind:
+        function = origin(function, "DW_AT_type")
+        return self.kind(function) if "DW_AT_type" in function.attributes else Kind("v", 0)
+
+    def parameters(self, function: DIE, symbol: str) -> str:
+        places = self.places(function, "." in symbol)
+        registers = max([min(p + k.words, REGISTERS) for _, k, p in places if p is not None and p < REGISTERS],
+                        default=0)
+        result = self.result(function)
+        # IPA-SRA, the split of a function, and Clang in a local function may remove the result.
+        removed = ".isra." in symbol or ".part." in symbol or self.may_be_changed(function)
+        letter = "v" if result.letter == "e" else "m" if result.by_reference else result.letter
+        text = f"{registers}{'?' if removed and letter != 'v' else letter}"
+        end = 0
+        for name, kind, place in places:
+            if place is None or kind == UNKNOWN:
+                text += f"?{name},"
+                continue
+            text += f"{kind.letter}{place if place != end and kind.words else ''}{name},"
+            end = place + kind.words
+        return text
+
+
+def functions_of(path: str) -> dict[int, tuple[Unit, DIE]]:
     with open(path, "rb") as f:
-        return {die.attributes["DW_AT_low_pc"].value: parameters(die)
-                for unit in ELFFile(f).get_dwarf_info().iter_CUs() for die in unit.get_top_DIE().iter_children()
-                if die.tag == "DW_TAG_subprogram" and "DW_AT_low_pc" in die.attributes}
+        elf = ELFFile(io.BytesIO(f.read()))
+    dwarf, arch = elf.get_dwarf_info(), {"EM_RISCV": "riscv64", "EM_AARCH64": "arm64"}[elf["e_machine"]]
+    lists = LocationParser(dwarf.location_lists())
+    return {die.attributes["DW_AT_low_pc"].value: (unit, die)
+            for unit in (Unit(u, lists, arch) for u in dwarf.iter_CUs()) for die in unit.top.iter_children()
+            if die.tag == "DW_TAG_subprogram" and "DW_AT_low_pc" in die.attributes}
 
 
-def with_parameters(names: dict[int, str], found: dict[int, str], end: int) -> dict[int, str]:
+def with_parameters(names: dict[int, str], found: dict[int, tuple[Unit, DIE]], end: int) -> dict[int, str]:
     """In DWARF a function may begin after its one or two entry nops, but always before the next function."""
     ends = dict(pairwise([*sorted(names), end]))
-    return {a: f"{n}\0" + ("" if "." in n else next((found[i] for i in (a, a + 4, a + 8)
-                                                     if i in found and i < ends[a]), ""))
+    starts = {a: next((i for i in (a, a + 4, a + 8) if i in found and i < ends[a]), 0) for a in names}
+    return {a: f"{n}\0" + (found[starts[a]][0].parameters(found[starts[a]][1], n) if starts[a] else "")
             for a, n in names.items()}
 
 
@@ -144,10 +291,11 @@ def main() -> int:
             base, end, names = symbols(f.read())
         if "--args" in sys.argv:
             gc.disable()  # it would take a third of the time and free nothing
-            names = with_parameters(names, all_parameters(sys.argv[1]), end)
+            names = with_parameters(names, functions_of(sys.argv[1]), end)
     with contextlib.redirect_stdout(io.StringIO()) as text:
         emit(base, end, names)
     return put(text.getvalue())
 
 
-sys.exit(main())
+if __name__ == "__main__":
+    sys.exit(main())

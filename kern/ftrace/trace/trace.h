@@ -222,8 +222,6 @@ void trace_print_duration(struct seq *s, u64 ns);
 
 /* ---- trace_args.c ---- */
 
-/* The parameters of @func, in the form that trace_args.c describes; "": not known. Any context. */
-const char *trace_args_parameters(unsigned long func);
 /* The number of registers that carry the arguments of @func. Any context. */
 unsigned trace_args_count(unsigned long func);
 /* Print the arguments that were in these registers, without the parentheses. */

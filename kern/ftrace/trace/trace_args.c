@@ -1,18 +1,10 @@
 /*
- * funcgraph-args: a function's arguments as Linux 6.15 prints them.
- * kern/ftrace/tools/mksyms.py reads their names and types from DWARF and writes them after
- * the function's name:
- *
- *	schedule\0 mutex_lock\0001plock, memcpy\0003pd,ps,Ln,
- *
- * The number of registers that carry them, as a digit, or as one of @ABC... if the
- * function returns nothing; then kind and name of each. Kinds:
- * p an address; b, h, i, l a signed integer of 1, 2, 4, 8 bytes and B, H, I, L
- * an unsigned one; s, S a structure in one or in two registers; u, U a union;
- * . more arguments than fit.
+ * funcgraph-args: a function's arguments as Linux 6.15 prints them. trace_args.h says
+ * where they are.
  */
+#include "trace_args.h"
+
 #include "ksyms.h"
-#include "string.h"
 #include "trace.h"
 
 const char *trace_args_parameters(unsigned long func)
@@ -26,10 +18,10 @@ const char *trace_args_parameters(unsigned long func)
 
 unsigned trace_args_count(unsigned long func)
 {
-	return *trace_args_parameters(func) & 15;
+	return trace_params_registers(trace_args_parameters(func));
 }
 
-/* The upper bits of a register with a narrow integer are undefined. Linux prints all integers as signed longs. */
+/* Linux prints all integers as signed longs. */
 static void print_integer(struct seq *s, unsigned kind, unsigned long value)
 {
 	unsigned shift = 64 - (8 << kind % 4);
@@ -38,25 +30,44 @@ static void print_integer(struct seq *s, unsigned kind, unsigned long value)
 	seq_printf(s, "%ld", kind < 4 ? (long)value >> shift : (long)(value >> shift));
 }
 
-void trace_print_args(struct seq *s, unsigned long func, const u32 (*args)[2])
+static void print_words(struct seq *s, const struct trace_param *p, const u32 (*word)[2])
+{
+	seq_printf(s, "(%s)[", strchr("uU", p->kind) ? "UNION" : "STRUCT");
+	for (unsigned i = 0; i < p->words; i++)
+		seq_printf(s, "%s0x%lx", i ? ":" : "", get_address(word[i]));
+	seq_printf(s, "]");
+}
+
+static void print_value(struct seq *s, const struct trace_param *p, const u32 (*word)[2])
 {
 	static const char integers[] = "bhilBHIL";
-	const char *p = trace_args_parameters(func), *end;
+	const char *integer = strchr(integers, p->kind);
 
-	for (p += *p != 0; *p; p = end + 1) {
-		const char *integer = strchr(integers, *p);
+	if (p->kind == '?')
+		seq_printf(s, "?");
+	else if (integer)
+		print_integer(s, integer - integers, get_address(word[0]));
+	else if (p->kind == 'p')
+		seq_printf(s, "0x%lx", get_address(word[0]));
+	else if (p->kind == 'q' || p->kind == 'Q')
+		seq_printf(s, "0x%lx%016lx", get_address(word[1]), get_address(word[0]));
+	else
+		print_words(s, p, word);
+}
 
-		end = strchr(p, ',');
-		seq_printf(s, "%.*s%s", (int)(end - p) - 1, p + 1, *p == '.' ? "..." : "=");
-		if (integer)
-			print_integer(s, integer - integers, get_address(*args++));
-		else if (*p == 'p')
-			seq_printf(s, "0x%lx", get_address(*args++));
-		else if (*p != '.')
-			seq_printf(s, "(%s)[0x%lx", (*p | 32) == 's' ? "STRUCT" : "UNION",
-				   get_address(*args++));
-		if (*p == 'S' || *p == 'U')
-			seq_printf(s, ":0x%lx", get_address(*args++));
-		seq_printf(s, "%s%s", strchr("sSuU", *p) ? "]" : "", end[1] ? ", " : "");
+void trace_print_args(struct seq *s, unsigned long func, const u32 (*args)[2])
+{
+	const char *parameters = trace_args_parameters(func), *at = trace_first_param(parameters);
+	struct trace_param p = {0};
+
+	while (trace_next_param(&at, &p)) {
+		bool recorded = !p.words || p.place + p.words <= trace_params_registers(parameters);
+
+		/* As on Linux, the arguments on the stack are not recorded. */
+		seq_printf(s, "%.*s%s", recorded ? p.length : 0, p.name, recorded ? "=" : "...");
+		if (!recorded)
+			return;
+		print_value(s, &p, args + p.place);
+		seq_printf(s, "%s", *at ? ", " : "");
 	}
 }
