@@ -105,18 +105,25 @@ def fit_source(arch: str, kernel: Path, initrd: Path) -> str:
             f'\tconfigurations {{\n\t\tdefault = "{boards[0].name}";\n{configurations}\t}};\n}};\n')
 
 
+class NoCard(Exception):
+    """The card, or the folder, cannot be made; the message says why."""
+
+
 def run(*command: str) -> None:
     """Run a quiet command; what it printed is shown when it fails."""
-    done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False)
+    try:
+        done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False)
+    except FileNotFoundError:
+        raise NoCard(f"{command[0]} is not installed: type make setup") from None
     if done.returncode:
-        sys.exit(disk.told(done.stdout, ROOT / "build") or f"{' '.join(command)}:\n{done.stdout}")
+        raise NoCard(disk.told(done.stdout, ROOT / "build") or f"{' '.join(command)}:\n{done.stdout}")
 
 
 def fill(folder: Path, arch: str, image: Path, initrd: Path, append: str, on_card: bool) -> None:
     """Write all that U-Boot needs into the folder, under the names that it looks for on a card or on a TFTP server."""
     config, script, root = (ON_CARD, "boot.scr", "/") if on_card else (PXE, "boot.scr.uimg", "")
     if "'" in append or "\n" in append:
-        sys.exit(f"APPEND={append}: U-Boot's script cannot hold a quote or a newline")
+        raise NoCard(f"APPEND={append}: U-Boot's script cannot hold a quote or a newline")
     shutil.rmtree(folder, ignore_errors=True)
     (folder / config).parent.mkdir(parents=True)
     shutil.copyfile(image, folder / "Image")
@@ -137,16 +144,34 @@ def partition_table() -> bytes:
     return bytes(446) + entry + bytes(48) + b"\x55\xaa"
 
 
+def check_out(out: Path) -> None:
+    """The image replaces what has its name. So that may only be a file: root could replace a card's device."""
+    if not out.parent.is_dir():
+        raise NoCard(f"OUT={out}: there is no folder {out.parent}")
+    if out.is_dir():
+        raise NoCard(f"OUT={out} is a folder: name a file in it")
+    if out.exists() and not out.is_file():
+        raise NoCard(f"OUT={out} is no file: make a card's image in a file, and write that to the card with dd")
+
+
 def pack(folder: Path, out: Path) -> None:
-    """Write a card's image with the folder's files."""
+    """Write a card's image with the folder's files, and then give it its name."""
     made = out.with_name(out.name + ".new")
-    with made.open("wb") as file:
-        file.write(partition_table())
-        file.truncate(BEGIN + SIZE)
+    try:
+        with made.open("wb") as file:
+            os.posix_fallocate(file.fileno(), 0, BEGIN + SIZE)  # a full disk is said here, and not by mtools
+            file.write(partition_table())
+        copy(folder, made)
+        made.rename(out)
+    except BaseException:
+        made.unlink(missing_ok=True)
+        raise
+
+
+def copy(folder: Path, made: Path) -> None:
     fat = f"{made}@@{BEGIN}"
     run("mformat", "-i", fat, "-F", "-T", str(SIZE // SECTOR), "-H", str(BEGIN // SECTOR), "-v", "CALLSITE", "-N", "ca115173", "::")
     run("mcopy", "-i", fat, "-s", "-m", *(str(path) for path in sorted(folder.iterdir())), "::")
-    made.rename(out)
 
 
 def main() -> int:
@@ -158,11 +183,16 @@ def main() -> int:
     parser.add_argument("--folder", type=Path, required=True, help="the files are written here")
     parser.add_argument("--out", type=Path, help="and packed into this image of a card")
     a = parser.parse_args()
-    fill(a.folder, a.arch, a.image, a.initrd, a.append, bool(a.out))
-    if a.out:
-        pack(a.folder, a.out)
+    try:
+        if a.out:
+            check_out(a.out)
+        fill(a.folder, a.arch, a.image, a.initrd, a.append, bool(a.out))
+        if a.out:
+            pack(a.folder, a.out)
+    except (NoCard, OSError) as why:
+        sys.exit(f"card: {disk.what(why, a.out or a.folder)}")
     return 0
 
 
 if __name__ == "__main__":
-    sys.exit(disk.ended(main, "card", 1, ROOT / "build"))
+    sys.exit(main())

@@ -174,9 +174,7 @@ def commit(out: Path) -> None:
     git = ["git", "-C", str(out)]
     for words in (["init", "-q", "-b", "main"], ["config", "user.name", "Callsite"], ["config", "user.email", "callsite@localhost"],
                   ["add", "-A", "-f"], ["commit", "-q", "-m", "The labs of Callsite"]):
-        done = subprocess.run([*git, *words], stderr=subprocess.PIPE, text=True, check=False)
-        if done.returncode:
-            raise NoHandout(disk.told(done.stderr, out.parent) or f"git {words[0]}: {done.stderr.strip()}")
+        run(*git, *words)
 
 
 def hand_out(out: Path, labs: str, stages: dict[int, list[str]]) -> int:
@@ -205,7 +203,7 @@ def main() -> int:
     except (NoHandout, OSError) as why:
         if out.exists() and not there:
             shutil.rmtree(out)
-        print(f"handout: {disk.why(why, out) or why}", file=sys.stderr)
+        print(f"handout: {disk.what(why, out)}", file=sys.stderr)
         return 1
     print(f"{args.out}: labs 0 to {last}")
     return 0

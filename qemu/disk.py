@@ -43,6 +43,13 @@ def why(error: BaseException, folder: str | Path = "") -> str:
     return sentence(os.fsdecode(name or "a file"), error.errno) if name or error.errno in FULL else ""
 
 
+def what(error: Exception, folder: str | Path) -> str:
+    """A sentence for an exception that ends a program: why(), or what it says itself, with the file if it is an OSError."""
+    if isinstance(error, OSError):
+        return why(error, folder) or f"{error.filename2 or error.filename or folder}: {error.strerror}"
+    return str(error)
+
+
 @contextmanager
 def naming(path: Path) -> Iterator[None]:
     """Errors in this block name the file: Python names it when it opens a file, and not when it writes."""

@@ -81,6 +81,7 @@ class Handout(handed_out.HandedOutTree):
 
     def test_what_cannot_be_is_said(self) -> None:
         for words, sentence in ((["handout", f"OUT={self.out}"], "exists; name a new folder"),
+                                (["handout", "OUT=/proc/never"], "handout: /proc/never: No such file or directory\n"),
                                 (["handout", "OUT=build/never", "LABS=nonsense"], "give LABS=0-1 to LABS=0-8"),
                                 (["STAFF=1"], "has no objects of the staff's")):
             self.assertIn(sentence, self.make(*words, tree=ROOT))

@@ -1,13 +1,16 @@
-"""The user's view of make: `make help` lists the variables that may be set, an installation waits for apt's lock, and builds at once do not disturb each other."""
+"""The user's view of make: `make help` lists the variables that may be set, `make sdcard` says why there is no card, an installation waits for apt's
+lock, and builds at once do not disturb each other."""
 import itertools
 import os
 import re
+import resource
 import shutil
 import subprocess
 import tempfile
 import unittest
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from grading.classroom.tree import OF_MAKE
 from grading.machine.machine import Run
@@ -164,6 +167,60 @@ class AtOnce(unittest.TestCase):
                     self.assertEqual(0, made.returncode, f"{command}: {said}")
                     self.assertIn(command.points, said)
                     self.assertEqual(self.images(command), images, f"{command} built another kernel than it does alone")
+
+
+class Card(unittest.TestCase):
+    """What make sdcard says of an OUT= that cannot be: one sentence, and nothing is left behind."""
+
+    def setUp(self) -> None:
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.folder = Path(folder.name)
+
+    def refused(self, command: list[str | Path], sentence: str, **options: Any) -> None:
+        """The command prints the sentence, no traceback, and leaves the folder as it was."""
+        before = sorted(self.folder.rglob("*"))
+        done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False, **options)
+        self.assertNotEqual(done.returncode, 0)
+        said = [line for line in done.stderr.splitlines() if not line.startswith("make")]
+        self.assertEqual(said, [f"card: {sentence}"])
+        self.assertEqual(sorted(self.folder.rglob("*")), before)
+
+    def command(self, arch: str, out: Path) -> list[str | Path]:
+        """As make runs it, but with the test's own folder of files: other tests read make's."""
+        image = f"build/{arch}/{FINISHED}/Image"
+        subprocess.run(["make", "-s", f"ARCH={arch}", image, f"build/{arch}/initrd.cpio"], cwd=ROOT, check=True)
+        return ["/usr/bin/python3", "boot/card.py", "--arch", arch, "--image", image, "--initrd", f"build/{arch}/initrd.cpio",
+                "--folder", ROOT / f"build/tests/make-card-{arch}", "--out", out]
+
+    def test_a_name_that_cannot_be_a_file(self) -> None:
+        nowhere, pipe = self.folder / "nowhere", self.folder / "pipe"
+        os.mkfifo(pipe)
+        for arch in ARCHES:
+            for out, sentence in ((nowhere / "x.img", f"OUT={nowhere}/x.img: there is no folder {nowhere}"),
+                                  (self.folder, f"OUT={self.folder} is a folder: name a file in it"),
+                                  (pipe, f"OUT={pipe} is no file: make a card's image in a file, and write that to the card with dd")):
+                with self.subTest(arch, out=out):
+                    self.refused(["make", "-s", "sdcard", f"ARCH={arch}", f"OUT={out}"], sentence)
+
+    def test_a_file_that_cannot_be_written(self) -> None:
+        out = self.folder / "x.img"
+        for arch in ARCHES:
+            with self.subTest(arch):
+                self.refused(self.command(arch, Path("/proc/x.img")), "/proc/x.img.new: No such file or directory")
+                self.refused(self.command(arch, out), f"{out} cannot be written: File too large", preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (48 << 20, 48 << 20)))
+                self.refused(self.command(arch, out), "mkimage is not installed: type make setup", env={"PATH": "/nonexistent"})
+
+    def test_a_name_may_have_quotes_and_spaces(self) -> None:
+        for arch in ARCHES:
+            with self.subTest(arch):
+                out = self.folder / f"it's \"{arch}\".img"
+                self.command(arch, out)
+                recipe = subprocess.run(["make", "-n", "sdcard", f"ARCH={arch}", f"OUT={out}"], cwd=ROOT, capture_output=True, text=True, check=True).stdout.splitlines()[-1]
+                self.assertIn(f"--folder build/{arch}/card ", recipe)
+                recipe = recipe.replace(f"build/{arch}/card ", f"build/tests/make-card-{arch} ")
+                subprocess.run(["sh", "-c", recipe], cwd=ROOT, env={**os.environ, "OUT": str(out)}, check=True)
+                self.assertEqual(out.read_bytes()[510:512], b"\x55\xaa")
 
 
 class Install(unittest.TestCase):

@@ -81,8 +81,8 @@ class OnAMachine:
     def setUpClass(cls) -> None:
         variant = f"{FINISHED}-args-program"
         subprocess.run(["make", "--no-print-directory", "-s", "-C", str(ROOT), f"ARCH={cls.arch}", f"APP={PROGRAM}",
-                        f"build/{cls.arch}/{variant}/Image", "build/initrd.cpio"], check=True)
-        config = Machine(cls.arch, image=ROOT / "build" / cls.arch / variant / "Image", initrd=ROOT / "build/initrd.cpio")
+                        f"build/{cls.arch}/{variant}/Image", f"build/{cls.arch}/initrd.cpio"], check=True)
+        config = Machine(cls.arch, image=ROOT / "build" / cls.arch / variant / "Image", initrd=ROOT / f"build/{cls.arch}/initrd.cpio")
         cls.machine = Run(config, ROOT / f"build/tests/arg-places-{cls.arch}.log")
         cls.machine.__enter__()
         cls.machine.console.wait_ready(60)
