@@ -7,6 +7,7 @@
 #include "cpu.h"
 #include "errno.h"
 #include "irq.h"
+#include "print.h"
 #include "unwind.h"
 
 /* Not on the caller's stack: a CPU that takes the call too late still finds its request. */
@@ -39,24 +40,27 @@ static bool has_gone_on(unsigned index)
 	return !stop_calls[index].fn || __atomic_load_n(&stop_calls[index].done, __ATOMIC_ACQUIRE);
 }
 
-/* Wait until is_so() is true for each CPU of @mask. False: the watchdog has reported a CPU for which it is not. */
-static bool wait_for_each(unsigned long mask, bool (*is_so)(unsigned index))
+/*
+ * Wait until is_so() is true for each CPU of @mask. Return: -1; or the index of a CPU for which it
+ * is not true, and that the watchdog has reported.
+ */
+static int wait_for_each(unsigned long mask, bool (*is_so)(unsigned index))
 {
 	for (unsigned i = 0; i < NR_CPUS; i++) {
 		u32 reports = READ_ONCE(cpu_of(i)->reports);
 
 		while (mask >> i & 1 && !is_so(i)) {
 			if (READ_ONCE(cpu_of(i)->reports) != reports)
-				return false;
+				return i;
 			watchdog_touch();
 			cpu_relax();
 		}
 	}
-	return true;
+	return -1;
 }
 
 /* Interrupts stay on during the wait: a CPU that waits for this one to run a call can go on, and then stops. */
-static bool stop_others(unsigned long mask)
+static int stop_others(unsigned long mask)
 {
 	WRITE_ONCE(stopping, true);
 	for (unsigned i = 0; i < NR_CPUS; i++)
@@ -69,14 +73,16 @@ static bool stop_others(unsigned long mask)
 
 int stop_machine(int (*fn)(void *), void *arg)
 {
-	int result = -ETIMEDOUT;
+	int result = -ETIMEDOUT, late;
 	unsigned long others;
 
 	mutex_lock(&stop_lock);
 	preempt_disable();
 	others = other_cpus();
-	if (wait_for_each(others, has_gone_on)) { /* also a CPU that took the last call too late */
-		if (stop_others(others)) {
+	late = wait_for_each(others, has_gone_on); /* also a CPU that took the last call too late */
+	if (late < 0) {
+		late = stop_others(others);
+		if (late < 0) {
 			unsigned long flags = irq_save();
 
 			result = fn(arg);
@@ -86,6 +92,8 @@ int stop_machine(int (*fn)(void *), void *arg)
 	}
 	preempt_enable();
 	mutex_unlock(&stop_lock);
+	if (late >= 0)
+		printk("stop_machine: CPU %d does not stop\n", late);
 	return result;
 }
 

@@ -18,8 +18,9 @@
  * fn must not sleep and not wait for another CPU: no smp_call(), no arch_sync_all() (it
  * makes calls on arm64); arch_tlb_flush_all() is allowed. Calls that other CPUs make
  * meanwhile are run after (3). One caller at a time; a second one sleeps until then.
- * Context: thread, interrupts on, no spinlock held. Return: what fn returned; -ETIMEDOUT
- * if the watchdog reports a CPU that has not stopped: fn was not called.
+ * Context: thread, interrupts on, no spinlock held. Return: what fn returned; or -ETIMEDOUT,
+ * after a message that names the CPU, if the watchdog reports a CPU that has not stopped: then
+ * fn was not called, so the caller knows nothing of what fn would have found.
  */
 int stop_machine(int (*fn)(void *), void *arg);
 
