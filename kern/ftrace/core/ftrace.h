@@ -129,12 +129,15 @@ static inline u32 ftrace_count(const struct ftrace_table *table)
 
 /*
  * Records are numbered from 0 on, through all tables. ftrace_record(): NULL after the
- * last. When a table is removed, the numbers of other modules' records change.
+ * last. When a table is removed, the numbers of other modules' records change. A
+ * pointer that is no record, such as NULL or one into a removed table, has
+ * FTRACE_NO_NUMBER, which is larger than any number, and no table (NULL).
  */
+#define FTRACE_NO_NUMBER (~0u)
 u32 ftrace_number(const struct dyn_ftrace *rec);
 struct dyn_ftrace *ftrace_record(u64 number);
 u32 ftrace_total(void); /* records */
-const struct ftrace_table *ftrace_table_of(const struct dyn_ftrace *rec); /* @rec is in one */
+const struct ftrace_table *ftrace_table_of(const struct dyn_ftrace *rec);
 
 /*
  * Add a table after the others. Before: its records are checked, and each site is the

@@ -3,6 +3,7 @@
  * loaded later (modules/module_tables.c). Also the sets of records, by number (struct
  * ftrace_set).
  */
+#include "errno.h"
 #include "tracer.h"
 
 struct ftrace_table ftrace_kernel_table = {
@@ -15,7 +16,7 @@ const struct ftrace_table *ftrace_table_of(const struct dyn_ftrace *rec)
 {
 	const struct ftrace_table *table = ftrace_tables;
 
-	while (rec < table->records || rec >= table->end)
+	while (table && (rec < table->records || rec >= table->end))
 		table = table->next;
 	return table;
 }
@@ -23,8 +24,11 @@ const struct ftrace_table *ftrace_table_of(const struct dyn_ftrace *rec)
 u32 ftrace_number(const struct dyn_ftrace *rec)
 {
 	const struct ftrace_table *own = ftrace_table_of(rec);
-	u32 number = rec - own->records;
+	u32 number;
 
+	if (!own)
+		return FTRACE_NO_NUMBER;
+	number = rec - own->records;
 	for (const struct ftrace_table *table = ftrace_tables; table != own; table = table->next)
 		number += ftrace_count(table);
 	return number;
@@ -62,12 +66,15 @@ bool ftrace_set_has(const struct ftrace_set *set, const struct dyn_ftrace *rec)
 	return has_room(set, number) && set->bits[number / 64] >> (number % 64) & 1;
 }
 
-void ftrace_set_put(struct ftrace_set *set, const struct dyn_ftrace *rec, bool in)
+int ftrace_set_put(struct ftrace_set *set, const struct dyn_ftrace *rec, bool in)
 {
 	u32 number = ftrace_number(rec);
 
+	if (number == FTRACE_NO_NUMBER)
+		return -ENOENT;
 	if (!has_room(set, number) || ftrace_set_has(set, rec) == in)
-		return;
+		return 0;
 	set->bits[number / 64] ^= 1ull << (number % 64);
 	set->count += in ? 1 : -1;
+	return 0;
 }

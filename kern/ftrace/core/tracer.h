@@ -56,7 +56,7 @@ static inline unsigned long ftrace_stub_addr(unsigned long stubs, unsigned calls
 	return stubs + (calls - 1) * FTRACE_STUB_SIZE;
 }
 
-/* The address of the stub that the site of @rec calls if rec->calls is @calls, which is not FTRACE_CALLS_NOTHING. */
+/* The address of the stub that the site of @rec, a record, calls if rec->calls is @calls, which is not FTRACE_CALLS_NOTHING. */
 unsigned long ftrace_call_addr(const struct dyn_ftrace *rec, unsigned calls);
 
 extern unsigned long ftrace_syncs; /* number of synchronisations since boot: one for each batch */
@@ -117,7 +117,8 @@ extern u32 ftrace_removals; /* tables removed since boot */
 struct ftrace_set *ftrace_set_new(void); /* empty; NULL: no memory. ftrace_lock held */
 void ftrace_set_free(struct ftrace_set *set);
 bool ftrace_set_has(const struct ftrace_set *set, const struct dyn_ftrace *rec);
-void ftrace_set_put(struct ftrace_set *set, const struct dyn_ftrace *rec, bool in);
+/* Return: 0, also if the set has no bit for @rec; -ENOENT if @rec is no record, so NULL too. */
+int ftrace_set_put(struct ftrace_set *set, const struct dyn_ftrace *rec, bool in);
 /* Add the functions that @word names, or with "!" remove them. -EINVAL: it names none. */
 int ftrace_set_apply(struct ftrace_set *set, const char *word, size_t len);
 

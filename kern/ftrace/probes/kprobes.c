@@ -69,24 +69,23 @@ static int start_op(struct ftrace_ops *op, const struct ftrace_set *set)
 	return err;
 }
 
-/* Make the op's filter the functions of its armed points. */
+/* Make the op's filter the functions of its armed points. -ENOENT: one has no record. rmmod prevents that (kprobe_within()). */
 static int update_op(unsigned long modify)
 {
 	struct ftrace_set *set = ftrace_set_new();
-	int err;
+	int err = set ? 0 : -ENOMEM;
 
-	if (!set)
-		return -ENOMEM;
 	for (unsigned i = 0; i < KPROBE_BUCKETS; i++)
-		for (const struct probe_point *pt = kprobe_buckets[i]; pt; pt = pt->next)
+		for (const struct probe_point *pt = kprobe_buckets[i]; pt && !err; pt = pt->next)
 			if (pt->entry && pt->armed && (pt->key & KEY_MODIFY) == modify)
-				ftrace_set_put(set, lookup_rec(pt->key & ~KEY_MODIFY), true);
-	err = set->count ? start_op(&entry_ops[modify], set) : stop_op(&entry_ops[modify]);
+				err = ftrace_set_put(set, lookup_rec(pt->key & ~KEY_MODIFY), true);
+	if (!err)
+		err = set->count ? start_op(&entry_ops[modify], set) : stop_op(&entry_ops[modify]);
 	ftrace_set_free(set);
 	return err;
 }
 
-/* Without memory for a new filter, the op still selects the function; then kprobe_entry() finds no point, or no enabled probe. */
+/* After an error, the op still selects the function; then kprobe_entry() finds no point, or no enabled probe. */
 int kprobe_arm_entry(struct probe_point *pt, bool on)
 {
 	int err;

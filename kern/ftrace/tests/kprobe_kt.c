@@ -6,7 +6,7 @@
 #include "breakpoint.h"
 #include "cpu.h"
 #include "errno.h"
-#include "kprobes.h"
+#include "kprobe_point.h"
 #include "ksyms.h"
 #include "sched.h"
 #include "string.h"
@@ -411,6 +411,26 @@ static unsigned exclusive_and_probed(const void *f)
 	return probed;
 }
 
+/* kprobe_within() keeps rmmod from removing the record of a probed function. Here the point is moved to where there is none. */
+static void without_a_record(void)
+{
+	struct kprobe p = {.symbol_name = "kt_probe_leaf", .pre_handler = count};
+	int refused = 0, err = register_kprobe(&p);
+	bool armed = true;
+
+	if (!err) {
+		mutex_lock(&ftrace_lock);
+		p.point->key += 4;
+		refused = kprobe_arm_entry(p.point, true);
+		p.point->key -= 4;
+		armed = p.point->armed;
+		err = kprobe_arm_entry(p.point, true);
+		mutex_unlock(&ftrace_lock);
+		unregister_kprobe(&p);
+	}
+	kt_promise(refused == -ENOENT && !armed && !err, "refused: a function that has no record any more (%d, then %d)", refused, err);
+}
+
 static void refusals(void)
 {
 	struct kprobe p = {.symbol_name = "kt_probe_leaf", .offset = FIRST_IN_BODY, .pre_handler = count}, unknown = {.symbol_name = "kt_no_such", .pre_handler = count},
@@ -430,6 +450,7 @@ static void refusals(void)
 	kt_promise(!register_kprobe(&p) && register_kprobe(&p) == -EEXIST, "refused: the same one twice");
 	unregister_kprobe(&p);
 	kt_promise(!exclusive_and_probed(kt_probe_atomics), "refused: exclusive pairs, and what is between");
+	without_a_record();
 	synchronize_sched();
 	pages = pages_free_count();
 	for (int i = 0; i < 1000; i++) {

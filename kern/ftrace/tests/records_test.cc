@@ -72,6 +72,32 @@ TEST_F(records, a_second_table_is_searched_and_numbered_after_the_first)
 	EXPECT_EQ(&ftrace_kernel_table, ftrace_table_of(first));
 }
 
+TEST_F(records, what_is_no_record_has_no_table_and_no_number_and_goes_into_no_set)
+{
+	struct dyn_ftrace *first = site(64), *last = site(128), elsewhere = *first;
+	struct ftrace_table *table = fake_table();
+	struct dyn_ftrace *removed = site(FAKE_MORE - KERNEL_BASE + 64);
+	struct ftrace_set *set = (struct ftrace_set *)calloc(1, sizeof(*set) + sizeof(u64));
+
+	set->records = ftrace_total();
+	EXPECT_EQ(table, ftrace_table_of(removed));
+	ftrace_kernel_table.next = nullptr;
+	for (const struct dyn_ftrace *none : {(const struct dyn_ftrace *)nullptr, (const struct dyn_ftrace *)&elsewhere,
+					      (const struct dyn_ftrace *)removed, (const struct dyn_ftrace *)(last + 1)}) {
+		EXPECT_EQ(nullptr, ftrace_table_of(none));
+		EXPECT_EQ(FTRACE_NO_NUMBER, ftrace_number(none));
+		EXPECT_EQ(nullptr, ftrace_record(ftrace_number(none)));
+		EXPECT_EQ(-ENOENT, ftrace_set_put(set, none, true));
+		EXPECT_EQ(-ENOENT, ftrace_set_put(set, none, false));
+		EXPECT_FALSE(ftrace_set_has(set, none));
+	}
+	EXPECT_EQ(0u, set->count);
+	EXPECT_EQ(0, ftrace_set_put(set, last, true));
+	EXPECT_TRUE(ftrace_set_has(set, last));
+	EXPECT_EQ(1u, set->count);
+	free(set);
+}
+
 TEST_F(records, a_record_must_lie_in_its_own_tables_text)
 {
 	struct ftrace_table *table = fake_table();

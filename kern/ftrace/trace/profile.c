@@ -39,7 +39,7 @@ struct call {
 	u64 ticks; /* ticks_on_cpu() */
 };
 
-/* NULL: it is in a table that was added later. */
+/* NULL: it is in a table that was added later, or has no record. */
 static struct profile *profile_of(unsigned long func)
 {
 	u32 number = ftrace_number(lookup_rec(func));
