@@ -62,6 +62,7 @@ class Machine:
     gic: int = 2
     board: str = "virt"  # or another of QEMU's machines
     el2: bool = False  # arm64: the kernel is entered at EL2
+    any_first: bool = False  # riscv64: it is not CPU 0 that boots, but one that the device tree names or leaves (OpenSBI's cold-boot-harts)
     icount: bool = False
     plugin: str | None = None  # -plugin's argument
     emulator: Emulator | None = None  # default: what find() prefers
