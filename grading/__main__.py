@@ -49,12 +49,18 @@ def seed_of(text: str) -> int:
     return int(text, 16)
 
 
+def cpus_of(text: str) -> int:
+    if text not in map(str, rubric.CPUS):
+        raise Refused(f"SMP={text}: a grade boots with {' or '.join(map(str, rubric.CPUS))} CPUs")
+    return int(text)
+
+
 def arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="grading", description=__doc__)
     parser.add_argument("--arch", nargs="+", choices=ARCHES, default=list(ARCHES))
     parser.add_argument("--lab", type=int, choices=sorted(rubric.LABS), default=max(rubric.LABS))
     parser.add_argument("--seed", help="16 hexadecimal digits; default: a new one")
-    parser.add_argument("--smp", type=int, nargs="+", help="the number of CPUs of each boot")
+    parser.add_argument("--smp", nargs="+", help="the number of CPUs of each boot: 1, 4")
     parser.add_argument("--rung", help="grade only this rung, by its number or name")
     parser.add_argument("--schedule", default="", help="play only this schedule")
     parser.add_argument("--again", action="store_true", help="of the schedules, play only those that the seed chooses: another seed's grade of this kernel has played the others")
@@ -238,6 +244,7 @@ def refuse(options: argparse.Namespace) -> rubric.Rung | None:
         raise Refused(f"MACHINE=: no rung of lab {options.lab} can be judged by the console alone")
     if options.gdb:
         replay.needs()
+    options.smp = [cpus_of(text) for text in options.smp or ()]
     options.seed = seed_of(options.seed) if options.seed else secrets.randbits(64)
     rung = wanted_rung(options)
     lock(options)

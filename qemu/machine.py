@@ -21,6 +21,7 @@ LAST_LAB = int(re.findall(r"^STAGES :=.*?(\d+)$", (ROOT / "kern/ftrace/stages.mk
 FINISHED = f"lab{LAST_LAB}"
 
 ARCHES = ("riscv64", "arm64")
+MOST_CPUS = int(re.findall(r"^#define NR_CPUS (\d+)$", (ROOT / "kern/cpu.h").read_text(), re.M)[0])  # that the kernel uses
 RAM_BASE = {"riscv64": 0x80000000, "arm64": 0x40000000}
 UBOOT = {
     "riscv64": Path("/usr/lib/u-boot/qemu-riscv64_smode/u-boot.bin"),

@@ -22,7 +22,7 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from qemu.emulator import Unfit, find  # noqa: E402
-from qemu.machine import ARCHES, ROOT, WITH_US, Machine, extra_options, initrd_of  # noqa: E402
+from qemu.machine import ARCHES, MOST_CPUS, ROOT, WITH_US, Machine, extra_options, initrd_of  # noqa: E402
 from qemu.reason import Reason  # noqa: E402
 
 
@@ -78,9 +78,9 @@ def run(machine: Machine) -> int:
 
 
 def cpus(text: str) -> int:
-    """A number of CPUs, at least 1. The kernel prints how many of them it does not use."""
-    if not text.isdigit() or int(text) < 1:
-        raise argparse.ArgumentTypeError(f"'{text}' is not a number of CPUs")
+    """A number of CPUs that the kernel uses all."""
+    if text not in map(str, range(1, MOST_CPUS + 1)):
+        raise argparse.ArgumentTypeError(f"'{text}' is not a number of CPUs from 1 to {MOST_CPUS}")
     return int(text)
 
 

@@ -93,6 +93,10 @@ class TestMistyped(Folder):
         for seed in ("xyz", "0123456789abcdef0", "-1", "1_0"):
             self.refused(f"REPLAY={seed} is not a seed", f"--seed={seed}")
 
+    def test_a_number_of_cpus_of_no_grade(self) -> None:
+        for smp in ("3", "0", "8", "16", "-1", "04", "four", ""):
+            self.refused(f"SMP={smp}: a grade boots with 1 or 4 CPUs", "--smp", smp)
+
     def test_a_terminal_that_is_none(self) -> None:
         self.refused("GDB=1 needs a terminal", "--gdb")
 

@@ -6,7 +6,7 @@ import subprocess
 import unittest
 
 from qemu.machine import ARCHES, ROOT
-from qemu.run import end_with_terminal
+from qemu.run import end_with_terminal, parse
 
 
 class TypedAhead(unittest.TestCase):
@@ -16,6 +16,21 @@ class TypedAhead(unittest.TestCase):
                 said = subprocess.run(["make", "-s", "-C", str(ROOT), f"ARCH={arch}", "run"], input="echo hello\npoweroff\n",
                                       capture_output=True, text=True, check=False, timeout=1800).stdout
                 self.assertIn("callsite# echo hello\nhello\ncallsite# poweroff\n", said.replace("\r", ""))
+
+
+class NumberOfCpus(unittest.TestCase):
+    def test_only_a_number_that_the_kernel_uses_is_taken(self) -> None:
+        for program in ("qemu/run.py", "qemu/debug.py"):
+            elf = ["--elf", "none"] if "debug" in program else []
+            for smp in ("0", "9", "16", "-1", "04", "3.5", "four", "", "9" * 5000, "\N{ARABIC-INDIC DIGIT THREE}", "\N{SUPERSCRIPT TWO}"):
+                with self.subTest(program=program, smp=smp[:20]):
+                    done = subprocess.run(["/usr/bin/python3", program, "--arch", "arm64", *elf, f"--smp={smp}"], cwd=ROOT, capture_output=True,
+                                          text=True, check=False)
+                    self.assertEqual(2, done.returncode)
+                    self.assertIn(f"'{smp}' is not a number of CPUs from 1 to 8\n", done.stderr)
+
+    def test_each_of_them_is_passed_on(self) -> None:
+        self.assertEqual([1, *range(1, 9)], [parse(["--arch", "arm64", *words])[0].smp for words in ([], *([f"--smp={n}"] for n in range(1, 9)))])
 
 
 class ClosedTerminal(unittest.TestCase):
