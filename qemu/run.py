@@ -85,7 +85,7 @@ def cpus(text: str) -> int:
 
 
 def parse(arguments: list[str]) -> tuple[Machine, bool]:
-    parser = argparse.ArgumentParser(prog="qemu/run.py", description="Start a kernel on this terminal.")
+    parser = argparse.ArgumentParser(prog="qemu/run.py", usage="make help lists what make run takes", description="Start a kernel on this terminal.")
     parser.add_argument("--arch", choices=ARCHES, required=True)
     parser.add_argument("--smp", type=cpus, default=1, help="CPUs")
     parser.add_argument("--memory", type=int, default=128, help="MiB")
