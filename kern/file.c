@@ -14,7 +14,7 @@
 
 static struct mutex tree_lock;
 static struct node root = {.name = "", .mode = S_DIR | 0755};
-static unsigned long going_start, going_size; /* file_ops_going() */
+static struct file_range *going; /* file_ops_going(), file_ops_forget() */
 
 struct node *file_root(void)
 {
@@ -150,14 +150,19 @@ int file_stat(struct node *cwd, const char *path, struct node *copy)
 }
 
 /* Do @n's ops or its data lie in this range? */
-static bool belongs_to(const struct node *n, unsigned long start, unsigned long size)
+static bool belongs_to(const struct node *n, const struct file_range *r)
 {
-	return (unsigned long)n->ops - start < size || (!n->owned && (unsigned long)n->data - start < size);
+	return (unsigned long)n->ops - r->start < r->size ||
+	       (!n->owned && (unsigned long)n->data - r->start < r->size);
 }
 
 static bool is_going(const struct node *n)
 {
-	return belongs_to(n, going_start, going_size);
+	const struct file_range *r = going;
+
+	while (r && !belongs_to(n, r))
+		r = r->next;
+	return r;
 }
 
 int file_chdir(struct node **cwd, const char *path)
@@ -390,31 +395,47 @@ static struct node *next_node(struct node *n)
 	return n ? n->sibling : NULL;
 }
 
-int file_ops_going(unsigned long start, unsigned long end, bool going)
+/* The link to @r, or the last link. */
+static struct file_range **link_of(const struct file_range *r)
+{
+	struct file_range **at = &going;
+
+	while (*at && *at != r)
+		at = &(*at)->next;
+	return at;
+}
+
+static void add_range(struct file_range *r)
+{
+	if (*link_of(r))
+		return;
+	r->next = going;
+	going = r;
+}
+
+int file_ops_going(struct file_range *r)
 {
 	int err = 0;
 
 	mutex_lock(&tree_lock);
-	for (struct node *n = &root; going && n && !err; n = next_node(n))
-		if (belongs_to(n, start, end - start) && in_use(n))
+	for (struct node *n = &root; n && !err; n = next_node(n))
+		if (belongs_to(n, r) && in_use(n))
 			err = -EBUSY;
-	if (!err) {
-		going_start = start;
-		going_size = going ? end - start : 0;
-	}
+	if (!err)
+		add_range(r);
 	mutex_unlock(&tree_lock);
 	return err;
 }
 
-static bool forget_below(struct node *dir, unsigned long start, unsigned long size)
+static bool forget_below(struct node *dir, const struct file_range *r)
 {
 	struct node *next;
 	bool left = false;
 
 	for (struct node *n = dir->child; n; n = next) {
 		next = n->sibling;
-		left |= forget_below(n, start, size);
-		if (!belongs_to(n, start, size))
+		left |= forget_below(n, r);
+		if (!belongs_to(n, r))
 			continue;
 		if (n->child || in_use(n))
 			left = true;
@@ -424,14 +445,26 @@ static bool forget_below(struct node *dir, unsigned long start, unsigned long si
 	return left;
 }
 
-bool file_ops_forget(unsigned long start, unsigned long end)
+bool file_ops_forget(struct file_range *r)
 {
 	bool left;
 
 	mutex_lock(&tree_lock);
-	left = forget_below(&root, start, end - start);
+	add_range(r);
+	left = forget_below(&root, r);
 	mutex_unlock(&tree_lock);
 	return left;
+}
+
+void file_ops_end(struct file_range *r)
+{
+	struct file_range **at;
+
+	mutex_lock(&tree_lock);
+	at = link_of(r);
+	if (*at)
+		*at = r->next;
+	mutex_unlock(&tree_lock);
 }
 
 struct node *file_tree_new(const char *name, u16 mode)

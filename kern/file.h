@@ -84,15 +84,24 @@ int file_stat(struct node *cwd, const char *path, struct node *copy);
  */
 int file_unmake(struct node *n);
 /*
- * For the removal of a module. A file is the module's if its ops or its data (a special file's argument, contents
- * that were not allocated) lie in [start, end). @going true: from now on open, chdir, and making or removing names
- * there fail with -ENODEV. -EBUSY: nothing changes, because one of its files is open, one of its directories is a
- * thread's cwd, or a name is being made or removed there. @going false: undo this. One range at a time: the caller
- * holds a lock.
+ * For the removal of modules. A file is a module's if its ops or its data (a special file's
+ * argument, contents that were not allocated) lie in the module's range. While the range is going,
+ * open, chdir, and making or removing names there fail with -ENODEV. So a file that is not in use
+ * stays so. Several ranges may be going at a time. The caller keeps *@r until file_ops_end().
+ * Context: thread.
  */
-int file_ops_going(unsigned long start, unsigned long end, bool going);
-/* Remove the files of such a module. Return: one is left, because it is in use. Context: thread. */
-bool file_ops_forget(unsigned long start, unsigned long end);
+struct file_range {
+	unsigned long start, size;
+	struct file_range *next; /* tree_lock */
+};
+/*
+ * @r is going from now on. -EBUSY: it is not, because one of its files is open, one of its
+ * directories is a thread's cwd, or a name is being made or removed there.
+ */
+int file_ops_going(struct file_range *r);
+/* @r is going from now on, or was before. Remove its unused files. Return: one is left, in use. */
+bool file_ops_forget(struct file_range *r);
+void file_ops_end(struct file_range *r); /* @r is not going any more; nothing if it was not */
 /*
  * file_tree_new() makes a directory outside of the tree. The caller fills it with
  * file_make_at(); then file_attach() makes it visible in one step (-EEXIST: @dir

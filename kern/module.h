@@ -16,6 +16,7 @@
 #define KERN_MODULE_H
 
 #include "errno.h"
+#include "file.h"
 #include "memory.h"
 #include "print.h"
 #include "thread.h"
@@ -25,17 +26,22 @@
  * Called after the module is linked. It returns 0; or -errno, and then the module is removed again (another value is as -EINVAL). It makes its files last,
  * because a file that another thread has opened cannot be removed. Before it returns -errno, it ends its threads and takes
  * back what it has registered; insmod waits for that, until Ctrl-C, and removes its files. Context: a thread of its own, which
- * may sleep.
+ * may sleep. Ctrl-C at insmod reaches that thread: interrupted() is true, and sleep_ns() returns
+ * early. After another Ctrl-C insmod no longer waits for init: the module stays MODULE_COMING, and
+ * rmmod waits for init's end.
  *
  * A fault ends that thread, and insmod fails with -EFAULT. It is a panic instead if the thread holds a mutex, is not
  * preemptible (preemption or interrupts are off), is in a wait queue, or is in the tracer: register_kprobe(NULL), say.
  * A plain spin_lock() with preemption and interrupts on is not seen, and stays locked. If init had registered an op or a
- * probe, or started a thread that does not end, the module is not freed: its state is MODULE_GOING from then on.
+ * probe, or started a thread that does not end, the module is not freed: its state is MODULE_GOING.
+ * rmmod then tries again.
  */
 #define module_init(fn) int init_module(void) __attribute__((alias(#fn)))
 /*
- * Called before the module is removed; a module without it stays for ever. It must
- * take back all that was registered. Thread context; may sleep.
+ * Called before the module is removed; a module with an init and without an exit stays for ever.
+ * It ends the module's threads, joins them, and takes back all that was registered. rmmod waits
+ * for what it leaves, until Ctrl-C, and removes its files. Context, Ctrl-C and faults: as for
+ * init, in a thread of its own. It is called once, even if rmmod is interrupted and called again.
  */
 #define module_exit(fn) void cleanup_module(void) __attribute__((alias(#fn)))
 int init_module(void);
@@ -61,12 +67,37 @@ struct export {
 };
 
 /*
- * A loaded module. The list of modules, and all fields but `faulted`, change only under
- * module_lock. Others may use what a module exports while it is MODULE_LIVE.
+ * A loaded module, in one of three states:
  *
- *	MODULE_COMING	linked; its call sites and symbols are known; init runs
- *	MODULE_LIVE	init has returned 0
- *	MODULE_GOING	rmmod has found that nothing uses it, and exit runs; or init has failed
+ *	MODULE_COMING	Others find its names, then its place in the list of modules, then
+ *			its call sites. Then the thread of its init executes it, and all that
+ *			init has started or registered. No module links to its exports.
+ *	MODULE_LIVE	Others find its exports, too. Everybody may execute it, by way of its
+ *			exports, files, probes and ops.
+ *	MODULE_GOING	Others find its names and its place in the list. The thread of its
+ *			exit executes it, its other threads, and all that it has registered,
+ *			as long as they are there. Nobody new: no module links to it, no
+ *			probe is set in it, none of its files is opened.
+ *
+ * COMING becomes LIVE when init has returned 0, and GOING when init has failed. LIVE becomes GOING
+ * when rmmod has found that nothing uses the module. It becomes LIVE again, and exit is not called,
+ * if a thread is inside or a probe is in it. A module that is GOING is freed in these steps:
+ *
+ * 1. Exit is called, if it was LIVE.
+ * 2. Wait until no probe and no patch is in its text; then its call sites leave the tracer.
+ * 3. Wait until nothing leads into it: none of its files is in use, no thread is inside or will
+ *    return to it, and nothing of it is registered: no probe, patch, op or user of function_graph.
+ * 4. It leaves the list of modules, and its names are marked as gone. After a grace period its
+ *    memory is freed. Nobody can enter it after step 3, so no freed memory is executed.
+ *
+ * Steps 1 to 3 may take for ever. Then Ctrl-C ends the wait, and the module stays in the list, as
+ * it is: its memory is not freed. Another rmmod goes on from there. If insmod no longer waits for
+ * init, the module stays COMING; rmmod then waits for init first.
+ *
+ * Locks: the list and the fields that others read change under module_lock. A reader holds it; or
+ * it has preemption off, and reads only next, base, end and state. insmod and rmmod drop the lock
+ * while they wait, so `held` keeps another rmmod away: only the thread that has set it changes the
+ * module.
  */
 enum module_state { MODULE_COMING, MODULE_LIVE, MODULE_GOING };
 enum module_region { MODULE_TEXT, MODULE_RODATA, MODULE_DATA, MODULE_REGIONS }; /* R-X, R--, RW- */
@@ -82,12 +113,15 @@ struct module {
 	int (*init)(void);
 	void (*exit)(void);			    /* NULL: it cannot be removed */
 	const struct export *exports, *exports_end; /* its own */
-	bool faulted;				    /* init did */
+	bool faulted;				    /* init or exit did */
 	u32 users;				    /* modules that use one of its exports */
 	struct module *uses[8];			    /* whose exports it uses */
 	char *words;				    /* its parameters, as insmod was given them */
 	struct ksym_table *symbols;
 	struct ftrace_table *sites; /* NULL: no traced function */
+	struct file_range files;    /* its memory */
+	bool held;		    /* insmod or rmmod works on it: it alone uses thread */
+	struct thread *thread;	    /* runs its init or exit; NULL: neither */
 	struct module *next;
 };
 
@@ -113,17 +147,22 @@ static inline bool module_has_text(const struct module *m, unsigned long addr)
  * -ENOEXEC: no module, or for another machine; -ENOENT: a symbol is missing;
  * -EEXIST: a module or a symbol of that name exists; -ENOMEM; -ENOSPC: it uses
  * the exports of too many modules; -ERANGE: a relocation does not reach; -EINVAL:
- * @name, @at or a parameter; -EFAULT: init faulted; else what init returned.
+ * @name, @at or a parameter; -EFAULT: init faulted; -EINTR: after Ctrl-C, twice, and
+ * init still runs; else what init returned.
  */
 int module_load(const char *name, const void *file, size_t size, unsigned long at, int count, char **params);
 
 /*
  * Remove a module. -ENOENT: there is no such module. -EBUSY: another module or a thread uses
  * it, a probe, a patch or another op that may change pc has one of its functions, one of its
- * returns is still patched, one of its files is in use, it is being loaded or removed, a CPU
- * does not stop, or it has an init and no exit. Each error is printed with a message. Other ops
- * and users of function_graph do not prevent the removal: their filters lose the module's
- * functions. When this returns 0, no CPU executes the module, and nothing points into it.
+ * returns is still patched, one of its files is in use, insmod or rmmod is at work on it, or
+ * it has an init and no exit: then it stays as it was. -EBUSY also: a CPU does not stop; or
+ * init or exit has faulted, and what it has registered is still there after a second. -EINTR:
+ * Ctrl-C ended the wait for something that may last for ever. After these, unless exit was not
+ * called yet, the module stays MODULE_GOING (MODULE_COMING, if init still runs), and another
+ * call goes on. Each error is printed with a message. Other ops and users of function_graph
+ * do not prevent the removal: their filters lose the module's functions. When this returns 0,
+ * no CPU executes the module, and nothing points into it.
  * Context: thread.
  */
 int module_unload(const char *name);

@@ -147,9 +147,10 @@ static const struct module *module_number(u64 item)
 	return m;
 }
 
+static const char *const states[] = {"Loading", "Live", "Unloading"};
+
 static int show_module(struct seq *s, u64 item)
 {
-	static const char *const state[] = {"Loading", "Live", "Unloading"};
 	const struct module *m;
 
 	mutex_lock(&module_lock);
@@ -157,7 +158,7 @@ static int show_module(struct seq *s, u64 item)
 	if (m) {
 		seq_printf(s, "%s %lu %u ", m->name, m->end[MODULE_DATA] - m->base, m->users);
 		show_users(s, m);
-		seq_printf(s, "%s %s 0x%016lx\n", m->users ? "" : "-", state[m->state], m->base);
+		seq_printf(s, "%s %s 0x%016lx\n", m->users ? "" : "-", states[m->state], m->base);
 	}
 	mutex_unlock(&module_lock);
 	return !m;
@@ -169,7 +170,10 @@ static int modules_open(struct file *f)
 }
 static const struct file_ops modules_ops = {.open = modules_open, .read = seq_read, .release = seq_release};
 
-/* A row of lsmod; one more character, a blank or a comma, is at its end. */
+/*
+ * A row of lsmod; one more character, a blank or a comma, is at its end. A module that is not live
+ * has no users; its row has its state.
+ */
 static int show_row(struct seq *s, u64 item)
 {
 	const struct module *m;
@@ -179,6 +183,8 @@ static int show_row(struct seq *s, u64 item)
 	if (m) {
 		seq_printf(s, "%-20s %8lu  %u ", m->name, m->end[MODULE_DATA] - m->base, m->users);
 		show_users(s, m);
+		if (m->state != MODULE_LIVE)
+			seq_printf(s, "(%s) ", states[m->state]);
 	}
 	mutex_unlock(&module_lock);
 	return !m;

@@ -8,10 +8,12 @@
  *	relocate.c	it is relocated
  *	params.c	its parameters are set
  *	symbols.c	its functions get names, which names.c keeps
- *	module.c	it is protected, published, and its init is called; a removal takes back what was published, in
- *			reverse order, then frees the pages
+ *	module.c	it is protected, published, and its init is called; a removal takes back
+ *			what was published, then frees the pages
  *
- * module_lock is held in all of them, except while init, exit or module_notify runs, and while a removal waits for what leads into the module.
+ * module_lock is held in all of them, except in what may last for ever: while init, exit or
+ * module_notify runs, and while insmod or rmmod waits until nothing leads into the module. module.h
+ * lists the states of a module, and who may execute it in each.
  */
 #ifndef MODULE_LOADER_H
 #define MODULE_LOADER_H

@@ -5,8 +5,9 @@
  * A load makes a module ready while no other CPU can see it: its pages are not
  * executable, and no list has it. Then it is published in this order: names, list of
  * modules, call sites. So a patched call site always has a name and an owner. A
- * removal does the same in reverse order, and waits for a grace period before it
- * frees memory.
+ * removal takes back the call sites, waits until nothing leads into the module, and
+ * takes back the rest in reverse order. It waits for a grace period before it frees
+ * memory.
  */
 #include "module.h"
 
@@ -86,6 +87,7 @@ static int place(struct module *m, struct module_elf *elf, unsigned long at, siz
 	err = module_memory_alloc(m, size, at);
 	if (err)
 		return err;
+	m->files = (struct file_range){m->base, m->end[MODULE_DATA] - m->base, NULL};
 	elf->base[MODULE_TEXT] = m->base;
 	elf->base[MODULE_RODATA] = m->end[MODULE_TEXT];
 	elf->base[MODULE_DATA] = m->end[MODULE_RODATA];
@@ -177,12 +179,22 @@ static void discard(struct module *m)
 	kfree(m);
 }
 
-/* ---- removing ---- */
+/* ---- what leads into a module ---- */
+
+#define ROUND_NS 10000000
+#define ROUNDS 100 /* a second */
+
+/* Why a module cannot be freed yet. */
+struct reason {
+	char text[80]; /* empty: it can */
+	bool unknown;  /* a CPU does not stop; each look costs the machine many seconds */
+};
 
 struct inside {
 	const struct module *m;
-	bool own;		 /* its own threads count too */
-	struct thread *thread; /* one of those that are inside */
+	bool own; /* its own threads count too */
+	int pid;  /* of a thread that is inside; -1: none */
+	char comm[sizeof(((struct thread *)NULL)->comm)];
 };
 
 /* With all other CPUs stopped: is a thread in the module, or will one return to it? */
@@ -190,203 +202,132 @@ static int look_inside(void *arg)
 {
 	struct inside *in = arg;
 	unsigned long start = in->m->base, end = in->m->end[MODULE_TEXT];
+	struct thread *t;
 
-	return threads_inside(start, end, in->own, &in->thread) || ftrace_returns_through(start, end);
-}
-
-/* Return: 0, 1, or -ETIMEDOUT: a CPU did not stop. */
-static int is_inside(const struct module *m, bool own, struct thread **thread)
-{
-	struct inside in = {m, own, NULL};
-	int is = stop_machine(look_inside, &in);
-
-	*thread = in.thread;
-	return is;
-}
-
-/* Wait for threads that were already executing the module when it was withdrawn. */
-static void wait_until_left(const struct module *m)
-{
-	struct thread *thread;
-
-	for (unsigned rounds = 1; is_inside(m, true, &thread); rounds++) {
-		if (rounds % 1000 == 0)
-			printk("module %s: thread %d is still inside; rmmod waits\n", m->name, thread ? thread->pid : -1);
-		sleep_ns(10000000);
+	if (threads_inside(start, end, in->own, &t)) {
+		in->pid = t->pid;
+		memcpy(in->comm, t->comm, sizeof(in->comm));
+		return 1;
 	}
+	return ftrace_returns_through(start, end);
 }
 
-/* Remove everything that leads into @m. When this returns, no CPU is inside it. */
-static void withdraw(struct module *m)
+static int look_nowhere(void *unused)
 {
-	struct module **link = link_of(m->name);
-
-	ftrace_module_release(m);
-	WRITE_ONCE(*link, m->next);
-	synchronize_sched();
-	wait_until_left(m);
-	ksym_remove(m->symbols);
-	m->symbols = NULL;
-}
-
-static int refuse(const struct module *m, const char *why)
-{
-	printk("module %s: %s\n", m->name, why);
-	return -EBUSY;
-}
-
-static int check_nobody_inside(const struct module *m)
-{
-	struct thread *thread;
-	int is = is_inside(m, false, &thread);
-
-	if (is < 0)
-		return refuse(m, "a CPU does not stop, so it is not known whether it is inside");
-	if (is && thread)
-		printk("module %s: thread %d (%s) is inside\n", m->name, thread->pid, thread->comm);
-	else if (is)
-		refuse(m, "a traced call will return through it");
-	return is ? -EBUSY : 0;
-}
-
-static int check_unused(const struct module *m)
-{
-	if (m->state != MODULE_LIVE)
-		return refuse(m, "it is being loaded or removed");
-	if (m->users)
-		return refuse(m, "another module uses its exports");
-	if (!m->exit && m->init)
-		return refuse(m, "it has no module_exit()");
-	if (file_ops_going(m->base, m->end[MODULE_DATA], true))
-		return refuse(m, "one of its files or directories is in use");
 	return 0;
 }
 
-/* Which probes or patches are still in its text after module_notify() was called; NULL: none. */
-static const char *what_is_left(const struct module *m)
+/* Return: what @look returned; or -ETIMEDOUT, with the reason. */
+static int look_stopped(int (*look)(void *), void *arg, struct reason *r)
 {
+	int found = stop_machine(look, arg);
+
+	r->unknown = found < 0;
+	if (r->unknown)
+		strlcpy(r->text, "a CPU does not stop, so it is not known whether it is inside",
+			sizeof(r->text));
+	return found;
+}
+
+static void find_inside(const struct module *m, bool own, struct reason *r)
+{
+	struct inside in = {m, own, -1, ""};
+	int is = look_stopped(look_inside, &in, r);
+
+	if (is < 0)
+		return;
+	if (is && in.pid >= 0)
+		snprintf(r->text, sizeof(r->text), "thread %d (%s) is inside", in.pid, in.comm);
+	else if (is)
+		strlcpy(r->text, "a traced call will return through it", sizeof(r->text));
+}
+
+/* Which probes or patches are in its text after module_notify() was called. */
+static void find_probes(struct module *m, struct reason *r)
+{
+	const char *why = "";
+
 	if (kprobe_within(m->base, m->end[MODULE_TEXT], false))
-		return "a kprobe is in it";
-	if (fprobe_within(m->base, m->end[MODULE_TEXT], false))
-		return "an fprobe or a kretprobe has one of its functions";
-	if (ftrace_module_replaced(m))
-		return "a live patch, or another op that may change pc, has one of its functions";
-	return NULL;
+		why = "a kprobe is in it";
+	else if (fprobe_within(m->base, m->end[MODULE_TEXT], false))
+		why = "an fprobe or a kretprobe has one of its functions";
+	else if (ftrace_module_replaced(m))
+		why = "a live patch, or another op that may change pc, has one of its functions";
+	strlcpy(r->text, why, sizeof(r->text));
 }
 
-static int check_left(const struct module *m)
+/* Also a CPU that does not stop, because a grace period would wait for it while locks are held. */
+static void find_hindrance(struct module *m, struct reason *r)
 {
-	const char *left = what_is_left(m);
-
-	return left ? refuse(m, left) : check_nobody_inside(m);
+	find_probes(m, r);
+	if (!*r->text)
+		look_stopped(look_nowhere, NULL, r);
 }
+
+/* What the module has registered. */
+static void find_registered(const struct module *m, struct reason *r)
+{
+	unsigned long start = m->base, end = m->end[MODULE_DATA];
+	const char *why = "";
+
+	if (kprobe_within(start, end, true) || fprobe_within(start, end, true))
+		why = "a probe of it is registered";
+	else if (klp_within(start, end))
+		why = "a live patch of it is enabled";
+	else if (ftrace_module_registered(m))
+		why = "an op or a user of function_graph of it is registered";
+	strlcpy(r->text, why, sizeof(r->text));
+}
+
+/*
+ * In this order. A file that is in use may be read, and its read may start a thread; but no other
+ * file is opened. A thread that is inside may register something; a callback starts no thread.
+ */
+static void find_ways_in(struct module *m, struct reason *r)
+{
+	if (file_ops_forget(&m->files))
+		strlcpy(r->text, "one of its files is in use", sizeof(r->text));
+	if (!*r->text)
+		find_inside(m, true, r);
+	if (!*r->text)
+		find_registered(m, r);
+}
+
+static int stays(const struct module *m, const char *why)
+{
+	printk("module %s: it stays, because %s; try `rmmod %s` again when that has ended\n",
+	       m->name, why, m->name);
+	return interrupted() ? -EINTR : -EBUSY;
+}
+
+/*
+ * Wait, without module_lock, until find() gives no reason. Or give up after a message. -EINTR:
+ * after Ctrl-C; -EBUSY: a CPU does not stop; or the module has faulted, so nobody takes back what
+ * it has registered, and a second has passed.
+ */
+static int wait_until_none(struct module *m, void (*find)(struct module *m, struct reason *r))
+{
+	for (unsigned rounds = 1;; rounds++) {
+		struct reason r = {""};
+
+		find(m, &r);
+		if (!*r.text)
+			return 0;
+		if (r.unknown || interrupted() || (m->faulted && rounds == ROUNDS))
+			return stays(m, r.text);
+		if (rounds == ROUNDS)
+			printk("module %s: waiting, because %s; Ctrl-C ends the wait\n",
+			       m->name, r.text);
+		sleep_ns(ROUND_NS);
+	}
+}
+
+/* ---- init and exit, each in a thread of its own ---- */
 
 static void notify(const struct module *m, bool coming)
 {
 	if (module_notify)
 		module_notify(m, coming);
-}
-
-/* The module stays: everything as before. */
-static void keep(struct module *m)
-{
-	mutex_lock(&module_lock);
-	file_ops_going(m->base, m->end[MODULE_DATA], false);
-	m->state = MODULE_LIVE;
-	mutex_unlock(&module_lock);
-	notify(m, true);
-}
-
-static struct module *begin_to_unload(const char *name, int *err)
-{
-	struct module *m;
-
-	mutex_lock(&module_lock);
-	m = *link_of(name);
-	*err = m ? check_unused(m) : -ENOENT;
-	if (!m)
-		printk("module %s: it is not loaded\n", name);
-	if (!*err)
-		m->state = MODULE_GOING;
-	mutex_unlock(&module_lock);
-	return m;
-}
-
-static int unload(const char *name)
-{
-	int err;
-	struct module *m = begin_to_unload(name, &err);
-
-	if (err)
-		return err;
-	notify(m, false);
-	err = check_left(m);
-	if (err) {
-		keep(m);
-		return err;
-	}
-	if (m->exit)
-		m->exit();
-	mutex_lock(&module_lock);
-	withdraw(m);
-	file_ops_going(m->base, m->end[MODULE_DATA], false);
-	discard(m);
-	mutex_unlock(&module_lock);
-	return 0;
-}
-
-int module_unload(const char *name)
-{
-	static struct mutex one_at_a_time; /* file_ops_going() knows of one module, also while its exit runs */
-	int err;
-
-	mutex_lock(&one_at_a_time);
-	err = unload(name);
-	mutex_unlock(&one_at_a_time);
-	return err;
-}
-
-/* ---- loading ---- */
-
-/* Init has failed. Remove the files that it has made; then say what else leads into the module. NULL: nothing. */
-static const char *what_leads_into(const struct module *m)
-{
-	unsigned long start = m->base, end = m->end[MODULE_DATA];
-	bool used = file_ops_forget(start, end);
-	const char *left = what_is_left(m);
-	struct thread *thread;
-
-	if (left)
-		return left;
-	if (kprobe_within(start, end, true) || fprobe_within(start, end, true))
-		return "a probe of it is registered";
-	if (klp_within(start, end))
-		return "a live patch of it is enabled";
-	if (ftrace_module_registered(m))
-		return "an op or a user of function_graph of it is registered";
-	if (used)
-		return "one of its files is in use";
-	return is_inside(m, true, &thread) ? "a thread is in it" : NULL;
-}
-
-/*
- * Init has failed: wait until nothing leads into the module. After a fault nobody will take back what init has
- * registered, so this gives up after a second; else after Ctrl-C. Return: may the module be freed?
- */
-static bool wait_until_free(const struct module *m)
-{
-	const char *left;
-
-	for (unsigned rounds = 1; (left = what_leads_into(m)); rounds++) {
-		if (interrupted() || (m->faulted && rounds == 100)) {
-			printk("module %s: %s, so it stays until the machine is reset\n", m->name, left);
-			return false;
-		}
-		if (rounds == 100)
-			printk("module %s: %s; insmod waits\n", m->name, left);
-		sleep_ns(10000000);
-	}
-	return true;
 }
 
 static int run_init(void *arg)
@@ -402,52 +343,233 @@ static int run_init(void *arg)
 	return err;
 }
 
-/* In a thread of its own, because a fault ends the thread. Ctrl-C reaches insmod's own thread, so it is passed on. */
-static int call_init(struct module *m)
+static int run_exit(void *arg)
 {
-	struct thread *t = kthread_run(run_init, m, current->pinned, "insmod");
-	int err;
+	struct module *m = arg;
 
-	if (!t) {
-		printk("module %s: no memory for the thread of its init\n", m->name);
-		return -ENOMEM;
+	current->faulted = &m->faulted;
+	m->exit();
+	current->faulted = NULL;
+	return 0;
+}
+
+static const char *called(const struct module *m)
+{
+	return m->state == MODULE_COMING ? "init" : "exit";
+}
+
+/* A fault ends that thread only, and this thread need not wait for ever. */
+static int begin_call(struct module *m, int (*run)(void *), const char *name)
+{
+	m->thread = kthread_run(run, m, current->pinned, name);
+	if (m->thread)
+		return 0;
+	printk("module %s: no memory for the thread of its %s\n", m->name, called(m));
+	return -ENOMEM;
+}
+
+/* Ctrl-C reaches this thread, so the first one is passed on; after the second one the wait ends. */
+static bool wait_for_call(const struct module *m)
+{
+	if (thread_wait(m->thread, false))
+		return true;
+	WRITE_ONCE(current->interrupted, false);
+	thread_interrupt(m->thread);
+	printk("module %s: its %s was interrupted; Ctrl-C again ends the wait for it\n", m->name,
+	       called(m));
+	thread_wait(m->thread, false);
+	WRITE_ONCE(current->interrupted, true); /* for the caller, and for the shell */
+	return thread_done(m->thread);
+}
+
+/* *@result: what init returned; 0 for exit. -EINTR after a message: it still runs. */
+static int end_call(struct module *m, int *result)
+{
+	char why[32];
+
+	if (!wait_for_call(m)) {
+		snprintf(why, sizeof(why), "its %s still runs", called(m));
+		return stays(m, why);
 	}
-	if (!thread_wait(t, false))
-		thread_interrupt(t);
-	err = thread_join(t);
+	*result = thread_join(m->thread);
+	m->thread = NULL;
 	if (m->faulted)
-		printk("module %s: its init faulted\n", m->name);
+		printk("module %s: its %s faulted\n", m->name, called(m));
+	return 0;
+}
+
+static void init_ended(struct module *m, int err)
+{
+	mutex_lock(&module_lock);
+	m->state = err ? MODULE_GOING : MODULE_LIVE;
+	if (err)
+		file_ops_forget(&m->files);
+	mutex_unlock(&module_lock);
+	if (err)
+		notify(m, false);
+}
+
+/* ---- removing ---- */
+
+/* Nothing leads into the module. */
+static void withdraw(struct module *m)
+{
+	struct module **link = link_of(m->name);
+
+	file_ops_forget(&m->files); /* those that its last thread has made; none was opened */
+	file_ops_end(&m->files);
+	WRITE_ONCE(*link, m->next);
+	ksym_remove(m->symbols); /* its grace period is also the one after which nobody uses @m */
+	m->symbols = NULL;
+	discard(m);
+}
+
+/*
+ * @m is MODULE_GOING, and neither init nor exit runs. Return: 0, and @m is freed; or
+ * wait_until_none()'s errors, and another call goes on from there.
+ */
+static int take_out(struct module *m)
+{
+	int err = wait_until_none(m, find_hindrance);
+
+	if (err)
+		return err;
+	mutex_lock(&module_lock);
+	ftrace_module_release(m);
+	mutex_unlock(&module_lock);
+	err = wait_until_none(m, find_ways_in);
+	if (err)
+		return err;
+	mutex_lock(&module_lock);
+	withdraw(m);
+	mutex_unlock(&module_lock);
+	return 0;
+}
+
+static int refuse(const struct module *m, const char *why)
+{
+	printk("module %s: %s\n", m->name, why);
+	return -EBUSY;
+}
+
+static int check_unused(struct module *m)
+{
+	if (m->users)
+		return refuse(m, "another module uses its exports");
+	if (!m->exit && m->init)
+		return refuse(m, "it has no module_exit()");
+	if (file_ops_going(&m->files))
+		return refuse(m, "one of its files or directories is in use");
+	return 0;
+}
+
+/* The module is marked as going, so nobody can enter it by a new probe, patch or open file. */
+static int check_left(struct module *m)
+{
+	struct reason r = {""};
+
+	find_probes(m, &r);
+	if (!*r.text)
+		find_inside(m, false, &r);
+	return *r.text ? refuse(m, r.text) : 0;
+}
+
+/* The module stays: everything as before. */
+static void keep(struct module *m)
+{
+	mutex_lock(&module_lock);
+	file_ops_end(&m->files);
+	m->state = MODULE_LIVE;
+	mutex_unlock(&module_lock);
+	notify(m, true);
+}
+
+/* @m is live. Call its exit. */
+static int call_exit(struct module *m)
+{
+	int err, unused;
+
+	mutex_lock(&module_lock);
+	err = check_unused(m);
+	if (!err)
+		m->state = MODULE_GOING;
+	mutex_unlock(&module_lock);
+	if (err)
+		return err;
+	notify(m, false);
+	err = check_left(m);
+	if (!err && m->exit)
+		err = begin_call(m, run_exit, "rmmod");
+	if (err)
+		keep(m);
+	return err ?: m->thread ? end_call(m, &unused) : 0;
+}
+
+/* Go on from where insmod or an earlier rmmod has given up. */
+static int unload(struct module *m)
+{
+	int result, err = m->thread ? end_call(m, &result) : 0;
+
+	if (err)
+		return err;
+	if (m->state == MODULE_COMING)
+		init_ended(m, result);
+	if (m->state == MODULE_LIVE)
+		err = call_exit(m);
+	return err ?: take_out(m);
+}
+
+/* From now on only this thread loads or removes the module, until let_go(). */
+static struct module *take_hold(const char *name, int *err)
+{
+	struct module *m;
+
+	mutex_lock(&module_lock);
+	m = *link_of(name);
+	*err = !m ? -ENOENT : m->held ? refuse(m, "it is being loaded or removed") : 0;
+	if (!m)
+		printk("module %s: it is not loaded\n", name);
+	if (!*err)
+		m->held = true;
+	mutex_unlock(&module_lock);
+	return m;
+}
+
+static void let_go(struct module *m)
+{
+	mutex_lock(&module_lock);
+	m->held = false;
+	mutex_unlock(&module_lock);
+}
+
+int module_unload(const char *name)
+{
+	int err;
+	struct module *m = take_hold(name, &err);
+
+	if (err)
+		return err;
+	err = unload(m);
+	if (err)
+		let_go(m);
 	return err;
 }
 
-/* Init has failed, or was not called: take the module out, if nothing leads into it. */
-static void give_up(struct module *m)
-{
-	bool is_free;
-
-	notify(m, false);
-	is_free = wait_until_free(m);
-	mutex_lock(&module_lock);
-	if (is_free) {
-		withdraw(m);
-		discard(m);
-	}
-	mutex_unlock(&module_lock);
-}
+/* ---- loading ---- */
 
 /* Call init without the lock: it may load another module, or read /proc/modules. */
 static int start(struct module *m)
 {
-	int err;
+	int err, result;
 
 	notify(m, true);
-	err = m->init ? call_init(m) : 0;
-	mutex_lock(&module_lock);
-	m->state = err ? MODULE_GOING : MODULE_LIVE;
-	mutex_unlock(&module_lock);
-	if (err)
-		give_up(m);
-	return err < 0 ? err : err ? -EINVAL : 0;
+	result = m->init ? begin_call(m, run_init, "insmod") : 0;
+	err = m->thread ? end_call(m, &result) : 0;
+	if (!err)
+		init_ended(m, result);
+	if (err || !result || take_out(m))
+		let_go(m);
+	return err ?: result <= 0 ? result : -EINVAL;
 }
 
 static int load(struct module *m, const void *file, size_t size, unsigned long at, int count, char **params)
@@ -484,6 +606,7 @@ int module_load(const char *name, const void *file, size_t size, unsigned long a
 	if (!err) {
 		strlcpy(m->name, name, sizeof(m->name));
 		m->state = MODULE_COMING;
+		m->held = true;
 		err = load(m, file, size, at, count, params);
 	}
 	mutex_unlock(&module_lock);

@@ -20,7 +20,13 @@ int file_remove(node *cwd, const char *path);
 int file_mkdir(node *cwd, const char *path);
 int file_chdir(node **cwd, const char *path);
 int file_unmake(node *n);
-int file_ops_going(unsigned long start, unsigned long end, bool going);
+struct file_range {
+	unsigned long start, size;
+	file_range *next;
+};
+int file_ops_going(file_range *r);
+bool file_ops_forget(file_range *r);
+void file_ops_end(file_range *r);
 /* file_host.c */
 extern const char host_items_ops[], host_dir_ops[];
 extern int (*host_in_special)(void);
@@ -253,9 +259,24 @@ TEST(File, a_directory_with_ops_but_these_changes_no_names)
 	EXPECT_NE(file_lookup(nullptr, "/closed/name"), nullptr);
 }
 
-int going(const void *at, bool on = true)
+file_range *range_of(const void *at)
 {
-	return file_ops_going((unsigned long)at, (unsigned long)at + 1, on);
+	static std::map<const void *, file_range> ranges;
+	file_range &r = ranges[at];
+
+	r.start = (unsigned long)at;
+	r.size = 1;
+	return &r;
+}
+
+int going(const void *at)
+{
+	return file_ops_going(range_of(at));
+}
+
+void stays(const void *at)
+{
+	file_ops_end(range_of(at));
 }
 
 TEST(File, a_special_file_is_removed_when_it_is_not_open)
@@ -288,18 +309,18 @@ TEST(File, a_module_that_goes_has_no_open_file_and_gets_none)
 	EXPECT_EQ(going(host_items_ops), 0);
 	EXPECT_EQ(file_open(nullptr, "/dev/items", RDONLY, &f), -19);
 	EXPECT_EQ(get("/dev/other"), "x");
-	EXPECT_EQ(going(host_items_ops, false), 0);
+	stays(host_items_ops);
 	EXPECT_NE(get("/dev/items"), "error 19");
 	ASSERT_EQ(file_open(nullptr, "/dev/data", RDONLY, &f), 0);
 	EXPECT_EQ(going(contents), -16) << "contents in the module";
 	file_close(f);
 	EXPECT_EQ(going(contents), 0);
 	EXPECT_EQ(get("/dev/data"), "error 19");
-	EXPECT_EQ(going(contents, false), 0);
+	stays(contents);
 	EXPECT_EQ(put("/dev/data", "a copy"), 6);
 	ASSERT_EQ(file_open(nullptr, "/dev/data", RDONLY, &f), 0);
 	EXPECT_EQ(going(contents), 0) << "what was written is no longer the module's";
-	EXPECT_EQ(going(contents, false), 0);
+	stays(contents);
 	file_close(f);
 }
 
@@ -312,8 +333,36 @@ TEST(File, a_module_that_goes_makes_no_names)
 	EXPECT_EQ(going(host_dir_ops), 0);
 	EXPECT_EQ(file_mkdir(nullptr, "/sys/gone/b"), -19);
 	EXPECT_EQ(file_remove(nullptr, "/sys/gone/a"), -19);
-	EXPECT_EQ(going(host_dir_ops, false), 0);
+	stays(host_dir_ops);
 	EXPECT_EQ(file_remove(nullptr, "/sys/gone/a"), 0);
+}
+
+TEST(File, two_modules_go_at_the_same_time)
+{
+	static const char one[] = "one", two[] = "two";
+	file *f;
+
+	host_make("/dev/one", 0644, one);
+	host_make("/dev/two", 0644, two);
+	EXPECT_EQ(going(one), 0);
+	EXPECT_EQ(going(two), 0);
+	EXPECT_EQ(going(one), 0) << "a range that is going may be named again";
+	EXPECT_EQ(get("/dev/one"), "error 19");
+	EXPECT_EQ(get("/dev/two"), "error 19");
+	stays(one);
+	stays(one);
+	EXPECT_EQ(get("/dev/one"), "one");
+	EXPECT_EQ(get("/dev/two"), "error 19");
+	ASSERT_EQ(file_open(nullptr, "/dev/one", RDONLY, &f), 0);
+	EXPECT_TRUE(file_ops_forget(range_of(one))) << "it is open, and stays";
+	EXPECT_EQ(get("/dev/one"), "error 19") << "but it is not opened again";
+	file_close(f);
+	EXPECT_FALSE(file_ops_forget(range_of(one)));
+	EXPECT_EQ(get("/dev/one"), "error 2");
+	EXPECT_EQ(get("/dev/two"), "error 19") << "the other one's file is not removed";
+	stays(one);
+	stays(two);
+	EXPECT_EQ(get("/dev/two"), "two");
 }
 
 TEST(File, what_could_not_be_made_whole_is_not_there)

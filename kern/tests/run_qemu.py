@@ -551,14 +551,155 @@ def removed_before_opened(run: Run) -> str:
     return shows("wait; ls /ram; rm /ram/a; rmmod ramfs; echo alive", "^rm: .*No such file", "^alive$", "done, exit status 1: echo text")(run)
 
 
+def shows_all(run: Run, *wanted: tuple[str, ...]) -> str:
+    """Each is a command, and what its output shows. Returns "", or what is wrong first."""
+    return next(filter(None, (shows(*words)(run) for words in wanted)), "")
+
+
+CTRL_C = b"\x03"
+GONE = r"\AModule .*\nalive\n\Z"  # lsmod; echo alive
+REGISTERED = "an op or a user of function_graph of it is registered"
+INSIDE = r"thread \d+ \(stuck\) is inside"
+
+
+def waits(name: str, why: str) -> str:
+    return f"module {name}: waiting, because {why}; Ctrl-C ends the wait\n"
+
+
+def stays(name: str, why: str) -> str:
+    return f"module {name}: it stays, because {why}; try `rmmod {name}` again when that has ended\n"
+
+
+def typed(run: Run, line: str, *answers: tuple[str, bytes]) -> str:
+    """The line's output. Each time it has shown a pattern, something is typed: Ctrl-C, say."""
+    run.console.begin(line)
+    shown = ""
+    for pattern, keys in answers:
+        seen = re.compile(pattern).search
+        shown += run.console.wait_for(lambda text, seen=seen: bool(seen(text)), HANGS, pattern)
+        run.console.send(keys)
+    return shown + run.console.wait_ready(HANGS)
+
+
 def gives_up(run: Run) -> str:
     """The init of a module has returned an error and left an op: insmod waits, until Ctrl-C."""
     run.console.command(f"cat /lib/modules/{run.machine.arch}/mt_faults.ko > /tmp/f3.ko")
-    run.console.send(b"insmod /tmp/f3.ko fails after=op\r")
-    run.console.wait_for(lambda text: "of it is registered; insmod waits" in text, HANGS, "insmod's message")
-    run.console.send(b"\x03")
-    text = run.console.wait_ready(HANGS)
-    return "" if "so it stays until the machine is reset" in text and not run.console.command("insmod mt_hello; rmmod mt_hello") else text
+    line = "insmod /tmp/f3.ko fails after=op"
+    text = typed(run, line, (waits("f3", REGISTERED), CTRL_C))
+    if stays("f3", REGISTERED) not in text:
+        return text
+    return run.console.command("insmod mt_hello; rmmod mt_hello")
+
+
+def load_stuck(run: Run, what: str, name: str) -> str:
+    """The line that loads mt_stuck under this name. /tmp/NAME.end ends what does not end in it."""
+    file = f"/lib/modules/{run.machine.arch}/mt_stuck.ko"
+    run.console.command(f"cat {file} > /tmp/{name}.ko")
+    return f"insmod /tmp/{name}.ko what={what} until=/tmp/{name}.end"
+
+
+def others_go_on(run: Run, name: str) -> str:
+    """A module stays Unloading or Loading. Every other command goes on, other modules too."""
+    state = r"(Unload|Load)ing"
+    row = rf"^{name} +\d+  0 \({state}\)$"
+    return shows_all(
+        run,
+        ("echo alive", "^alive$"),
+        ("lsmod", row),
+        ("cat /proc/modules", rf"^{name} \d+ 0 - {state} 0x"),
+        ("insmod mt_hello; lsmod", r"^mt_hello +\d+  0$", row),
+        ("cat /proc/kallsyms", rf" t mt_stuck\t\[{name}\]$", r" t mt_leaf\t\[mt_hello\]$"),
+        ("echo 'p:leaf mt_leaf' > kprobe_events; cat kprobe_events", "^p:kprobes/leaf mt_leaf$"),
+        ("echo > kprobe_events; rmmod mt_hello; echo alive", r"\Aalive$"),
+        ("echo function > current_tracer; echo nop > current_tracer; echo alive", r"\Aalive$"),
+        (f"insmod /tmp/{name}.ko", rf"^module {name}: it is loaded already$"),
+        ("insmod mt_thread; rmmod mt_thread; lsmod", rf"\AModule .*\n{name} .*\n\Z"))
+
+
+def removed_later(run: Run, name: str) -> str:
+    """What did not end in the module ends. Then rmmod removes it, and its name is free."""
+    return shows_all(
+        run,
+        (f"echo > /tmp/{name}.end; rmmod {name}; lsmod; echo alive", GONE),
+        (f"insmod /tmp/{name}.ko what=nothing; rmmod {name}; lsmod; echo alive", GONE))
+
+
+def left_by_exit(what: str, why: str, ends: bool = True) -> Step:
+    """A module's exit leaves something: rmmod waits until Ctrl-C, as does the next one."""
+    def step(run: Run) -> str:
+        if said := run.console.command(load_stuck(run, what, what)):
+            return said
+        for _ in range(2):
+            text = typed(run, f"rmmod {what}", (waits(what, why), CTRL_C))
+            if not re.search(rf"{stays(what, why)}(.*\n)*rmmod: {what}: .*EINTR", text):
+                return text
+            if wrong := others_go_on(run, what):
+                return wrong
+        return removed_later(run, what) if ends else ""
+    return step
+
+
+def never_returns(what: str, call: str) -> Step:
+    """A module's init or exit does not return. A second Ctrl-C ends insmod, or rmmod."""
+    def step(run: Run) -> str:
+        first, again = load_stuck(run, what, what), f"rmmod {what}"
+        if call == "exit":
+            run.console.command(first)
+            first = again
+        once = f"module {what}: its {call} was interrupted; Ctrl-C again ends the wait for it\n"
+        for line, begins in ((first, f"mt_stuck: {call} waits\n"), (again, "")):
+            text = typed(run, line, (begins, CTRL_C), (once, CTRL_C))
+            if stays(what, f"its {call} still runs") not in text:
+                return text
+            if wrong := others_go_on(run, what):
+                return wrong
+        return removed_later(run, what)
+    return step
+
+
+def removed_in_the_background(run: Run) -> str:
+    """Two jobs wait, each for a module whose thread does not end. A third rmmod is refused."""
+    for name in ("left", "right"):
+        run.console.command(load_stuck(run, "sleeps", name))
+        typed(run, f"rmmod {name} &", (waits(name, INSIDE), CTRL_C))
+        if wrong := others_go_on(run, name) if name == "left" else "":
+            return wrong
+    if wrong := shows_all(
+            run,
+            ("lsmod", r"^left +\d+  0 \(Unloading\)$", r"^right +\d+  0 \(Unloading\)$"),
+            ("insmod mt_hello; rmmod mt_hello; echo alive", r"\Aalive$"),
+            ("rmmod left", "^module left: it is being loaded or removed$", r"\(EBUSY\)$"),
+            ("kill 1; echo > /tmp/right.end; wait", f"^{stays('left', INSIDE)}")):
+        return wrong
+    run.console.command("echo")  # now the shell has said which jobs have ended
+    one = shows("cat /proc/modules", r"\Aleft .* Unloading .*\n\Z")
+    return one(run) or removed_later(run, "left")
+
+
+def poweroff_meanwhile(run: Run) -> str:
+    """A job waits for a thread that does not end, when the case ends and powers the machine off."""
+    run.console.command(load_stuck(run, "loops", "never"))
+    typed(run, "rmmod never &", (waits("never", INSIDE), CTRL_C))
+    return ""
+
+
+# What a module does wrong so that it cannot be removed, or not at once.
+DO_NOT_GO = [
+    left_by_exit("loops", INSIDE), left_by_exit("sleeps", INSIDE),
+    never_returns("exit", "exit"), never_returns("joined", "exit"), never_returns("init", "init"),
+    removed_in_the_background,
+    shows("insmod mt_stuck what=file; rmmod mt_stuck; cat /mt_stuck; lsmod; echo alive",
+          r"\Acat: /mt_stuck: .*\(ENOENT\)\nModule .*\nalive\n\Z"),
+    shows("insmod mt_stuck what=faults; rmmod mt_stuck; lsmod; echo alive",
+          r"^thread \d+ \(rmmod\) ends: read from a NULL pointer ",
+          r"^module mt_stuck: its exit faulted\nModule .*\nalive$"),
+    left_by_exit("op", REGISTERED, ends=False), poweroff_meanwhile]
+DOES_NOT_STOP = [
+    shows("taskset -c 0 insmod mt_stuck what=masked",
+          "^watchdog: CPU 1 has been stuck for ", "^stop_machine: CPU 1 does not stop$",
+          "^module mt_stuck: it stays, because a CPU does not stop, so it is not known whether "),
+    shows("lsmod; rmmod mt_stuck; lsmod; echo alive",
+          r"\AModule .*\nmt_stuck +\d+  0 \(Unloading\)\nModule .*\nalive\n\Z")]
 
 
 def file_of_a_refused_module(run: Run) -> str:
@@ -998,16 +1139,21 @@ def traced_cases(arch: str) -> list[Case]:
         Case("a file of a module whose init fails", arch, f"{FINISHED}-tests", 2, [file_of_a_refused_module]),
         Case("events of a probe that is gone", arch, f"{FINISHED}-tests", 2, [removed_event]),
         *(Case(f"modules on {n} CPUs", arch, f"{FINISHED}-tests", n, [promises("test-module"), shows(
-            "test-module failing-init", "^module mt_probed: a kprobe is in it; insmod waits$"), shows(
+            "test-module failing-init", "^" + waits("mt_probed", "a kprobe is in it")), shows(
                 "insmod mt_faults after=op; rmmod mt_faults; lsmod; cat /mt_faults; echo function > current_tracer; echo nop > current_tracer",
                 r"^thread \d+ \(insmod\) ends: read from a NULL pointer \(address 0x8\), at mt_read\+0x\w+/0x\w+ \[mt_faults\]$",
                 r"^  \[<\w+>\] mt_read\+0x\w+/0x\w+ \[mt_faults\]$", "^module mt_faults: its init faulted$",
-                "^module mt_faults: an op or a user of function_graph of it is registered, so it stays until the machine is reset$",
-                r"^insmod: mt_faults: .*\(EFAULT\)$", "^module mt_faults: it is being loaded or removed$", "^mt_faults +", r"^cat: /mt_faults: .*\(ENOENT\)$"), shows(
+                "^" + stays("mt_faults", REGISTERED), r"^insmod: mt_faults: .*\(EFAULT\)$",
+                r"^rmmod: mt_faults: .*\(EBUSY\)$", r"^mt_faults +\d+  0 \(Unloading\)$",
+                r"^cat: /mt_faults: .*\(ENOENT\)$"), shows(
                 f"cat /lib/modules/{arch}/mt_faults.ko > /tmp/f2.ko; insmod /tmp/f2.ko after=thread; lsmod",
-                "^module f2: a thread is in it, so it stays until the machine is reset$", "^f2 +"), gives_up, shows(
+                "^" + stays("f2", r"thread \d+ \(mt_faults\) is inside"), "^f2 +"), gives_up, shows(
                 "insmod mt_stays; rmmod mt_stays; lsmod", r"^module mt_stays: it has no module_exit\(\)$", r"^rmmod: mt_stays: .*\(EBUSY\)$", "^mt_stays +")],
             options=turns) for n in (1, 4)),
+        *(Case(f"modules that stay, {n} CPUs", arch, f"{FINISHED}-tests", n, DO_NOT_GO,
+               options=turns) for n in (1, 4)),
+        Case("a module whose CPU does not stop", arch, f"{FINISHED}-tests", 2, DOES_NOT_STOP,
+             options=FAST_CLOCK),
         *(Case(f"everything at once on {n} CPUs", arch, f"{FINISHED}-tests", n, [promises("test-smp")], options=turns) for n in (1, 4)),
         Case("hostile to function_graph, one CPU", arch, f"{FINISHED}-tests", 1, [promises("hostile_graph 3 7")]),
         Case("hostile to function_graph, four CPUs", arch, f"{FINISHED}-tests", 4, [promises(f"hostile_graph {fire} 1")], options=turns),

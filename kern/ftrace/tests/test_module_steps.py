@@ -42,10 +42,12 @@ ORDER = {
              "module_set_params", "module_name_functions", "ftrace_module_prepare", "module_memory_protect", "text_alias_add", "arch_sync_all",
              "module_elf_close", "ksym_add", "synchronize_sched", "ftrace_module_enable", "ftrace_add_table", "ftrace_batch_begin",
              "ftrace_make_call", "ftrace_batch_end", "ftrace_mod_coming", "ftrace_batch_begin", "ftrace_modify_call", "ftrace_batch_end", "mt_steps_init", "mt_steps_made"),
-    "remove": ("file_ops_going", "stop_machine", "look_inside", "ftrace_returns_through", "mt_steps_exit", "ftrace_module_release",
-               "ftrace_batch_begin", "ftrace_make_nop", "ftrace_batch_end", "synchronize_sched", "profile_forget_modules", "synchronize_sched",
-               "synchronize_sched", "stop_machine", "look_inside", "ksym_remove", "synchronize_sched", "file_ops_going",
-               "module_drop_uses", "module_memory_free", "text_alias_remove", "mmu_unmap"),
+    "remove": ("file_ops_going", "stop_machine", "look_inside", "ftrace_returns_through",
+               "mt_steps_exit", "stop_machine", "ftrace_module_release", "ftrace_batch_begin",
+               "ftrace_make_nop", "ftrace_batch_end", "synchronize_sched", "profile_forget_modules",
+               "synchronize_sched", "file_ops_forget", "stop_machine", "look_inside",
+               "file_ops_end", "ksym_remove", "synchronize_sched", "module_drop_uses", "module_memory_free",
+               "text_alias_remove", "mmu_unmap"),
 }
 STOPPED = ("look_inside", "ftrace_returns_through", "search_frames")  # all other CPUs are stopped there
 
