@@ -12,11 +12,9 @@
 #include "string.h"
 #include "trace.h"
 #include "tracefs.h"
-#include "unwind.h"
 
 _Static_assert(MiB(1) >= NR_CPUS * RB_REGION_MIN, "the smallest SIZE is large enough");
 #define LAST_BOOT TRACEFS "instances/last_boot"
-#define DEPTH_MAX 512 /* a shadow stack has room for fewer frames */
 
 static int set_size(const char *value)
 {
@@ -36,60 +34,6 @@ EARLY_PARAM("last_boot", set_size);
 
 /* ---- The events of the boot before ---- */
 
-static bool has_text(const struct print_entry *e, u32 len)
-{
-	return len > sizeof(*e) && strnlen(e->buf, len - sizeof(*e)) < len - sizeof(*e);
-}
-
-static bool has_callers(const struct stack_entry *e, u32 len)
-{
-	return len >= sizeof(*e) && (len - sizeof(*e)) % 8 == 0 && e->size == (int)(len - sizeof(*e)) / 8;
-}
-
-static bool is_depth(int depth)
-{
-	return depth >= 0 && depth < DEPTH_MAX;
-}
-
-/* The arguments of a module's function are left out: they cannot be named. */
-static u32 call_length(const struct ftrace_graph_ent_entry *e, u32 len)
-{
-	unsigned long func;
-
-	if (len < sizeof(*e) || !is_depth(e->depth))
-		return 0;
-	func = get_address(e->func);
-	if (!in_kernel_text(func))
-		return sizeof(*e);
-	return len == sizeof(*e) || len == sizeof(*e) + 8 * trace_args_count(func) ? len : 0;
-}
-
-/*
- * The printers do not check an event's fields, so only an event with valid fields is kept. Events by
- * probes are refused: only the boot that wrote them knew what their fields are.
- */
-static u32 accept(const void *data, u32 len)
-{
-	const struct fgraph_retaddr_ent_entry *call = data;
-	const struct ftrace_graph_ret_entry *ret = data;
-
-	switch (len < sizeof(struct trace_entry) ? 0 : ((const struct trace_entry *)data)->type) {
-	case TRACE_FN:
-		return len == sizeof(struct function_entry) ? len : 0;
-	case TRACE_PRINT:
-		return has_text(data, len) ? len : 0;
-	case TRACE_STACK:
-		return has_callers(data, len) ? len : 0;
-	case TRACE_GRAPH_ENT:
-		return call_length(data, len);
-	case TRACE_GRAPH_RETADDR_ENT:
-		return len == sizeof(*call) && is_depth(call->depth) ? len : 0;
-	case TRACE_GRAPH_RET:
-		return len == sizeof(*ret) && is_depth(ret->depth) ? len : 0;
-	}
-	return 0;
-}
-
 /* Recording stays stopped until all CPUs' buffers are emptied: by `echo > trace`, a tracer or a clock (go_on() in trace.c). */
 static void show(const struct rb_region *r, struct trace_array *tr)
 {
@@ -100,7 +44,7 @@ static void show(const struct rb_region *r, struct trace_array *tr)
 	if (r->clock < trace_clock_count)
 		tr->clock = &trace_clocks[r->clock];
 	for (unsigned i = 0; i < nr_cpus; i++) {
-		rb_region_copy(r, i, &tr->cpu[i], accept, &refused);
+		rb_region_copy(r, i, &tr->cpu[i], trace_accept_event, &refused);
 		events += rb_entries(&tr->cpu[i]);
 	}
 	tr->options |= TRACE_ITER_LAST_BOOT;

@@ -20,6 +20,20 @@ __asm__(".data\n.balign 16\n.globl __irqentry_text_start, __irqentry_text_end, _
 	"__irqentry_text_start: .zero 64\n__irqentry_text_end:\n_rodata: .zero 64\n_erodata: .zero 8\n"
 	".set _text, 0x10000000\n.set _etext, 0x10008000\n.text\n");
 
+/* Two events that only this test declares: all that last_boot= knows of an event is its declaration. */
+static void print_own(const trace_line *l)
+{
+	seq_printf(l->s, "own %u\n", *(const u32 *)(l->ent + 1));
+}
+static u32 accept_even(const void *data, u32 len)
+{
+	return ((const u32 *)data)[2] % 2 ? 0 : len - 4;
+}
+const trace_event_type own_event __attribute__((used, section("table_trace_event_type"), aligned(8))) = {
+	1400, "own", "events/ftrace/own/format", nullptr, 12, nullptr, nullptr, print_own, nullptr};
+const trace_event_type even_event __attribute__((used, section("table_trace_event_type"), aligned(8))) = {
+	1401, "even", "events/ftrace/even/format", nullptr, 12, accept_even, nullptr, print_own, nullptr};
+
 const trace_clock trace_clocks[] = {{"local", nullptr, true}, {"counter", nullptr, false}};
 const unsigned trace_clock_count = 2;
 trace_array global_trace;
@@ -236,6 +250,23 @@ TEST_F(LastBoot, events_are_shown_as_the_boot_that_wrote_them_would)
 			"           <...>-1       [001] .....     0.000004: <stack trace>\n => vfs_write\n => ksys_write\n");
 	boot();
 	EXPECT_EQ(said, has(0) + "\n") << "the events of the boot before, not those of an earlier one";
+}
+
+TEST_F(LastBoot, an_event_says_in_its_declaration_which_lengths_can_be_shown)
+{
+	const u32 own[] = {1400, 1, 7, 9}, even[] = {1401, 1, 8, 9}, odd[] = {1401, 1, 7, 9};
+
+	write(0, own, 12);
+	write(0, own, 16);
+	write(0, own, 8);
+	write(0, even, 16);
+	write(0, even, 8); /* shorter than the type says: accept() is not called */
+	write(0, odd, 16);
+	boot();
+	EXPECT_EQ(said, has(2) + "; 4 events that cannot be shown and 0 damaged pages are left out\n");
+	EXPECT_EQ(print(), 2u);
+	EXPECT_EQ(text, "           <...>-1       [000] .....     0.000002: own 7\n"
+			"           <...>-1       [000] .....     0.000005: own 8\n");
 }
 
 TEST_F(LastBoot, names_of_this_boot_are_not_given_to_threads_and_modules_of_the_boot_before)

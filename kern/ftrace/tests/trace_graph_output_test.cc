@@ -7,7 +7,8 @@
 
 extern "C" char __irqentry_text_start[], __irqentry_text_end[];
 __asm__(".data\n.globl __irqentry_text_start, __irqentry_text_end\n"
-	"__irqentry_text_start: .zero 64\n__irqentry_text_end: .zero 8\n.text\n");
+	"__irqentry_text_start: .zero 64\n__irqentry_text_end: .zero 8\n"
+	".globl _text, _etext\n.set _text, 0\n.set _etext, 0\n.text\n");
 
 /* An event that trace_graph_output.c does not know. */
 static void print_other(const trace_line *l)
@@ -15,7 +16,7 @@ static void print_other(const trace_line *l)
 	seq_printf(l->s, "the other's text\n");
 }
 extern "C" const trace_event_type other_event __attribute__((used, section("table_trace_event_type"), aligned(8))) = {
-	1400, "other", "events/ftrace/other/format", nullptr, nullptr, print_other, nullptr};
+	1400, "other", "events/ftrace/other/format", nullptr, sizeof(trace_entry), nullptr, nullptr, print_other, nullptr};
 
 namespace
 {

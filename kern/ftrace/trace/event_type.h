@@ -7,7 +7,10 @@
  *
  *	#define FUNCTION_FIELDS(_) _(wide, unsigned long, ip) _(wide, unsigned long, parent_ip)
  *	TRACE_ENTRY(function_entry, FUNCTION_FIELDS);
- *	TRACE_EVENT(TRACE_FN, function, FUNCTION_FIELDS, .print = print_function, .print_fmt = "...");
+ *	TRACE_EVENT(TRACE_FN, function, FUNCTION_FIELDS, NULL, .print = print_function, .print_fmt = "...");
+ *
+ * The printers do not check an event's fields. So the declaration also says which events of an earlier
+ * boot they may print (last_boot=): see accept below.
  *
  * Kinds of fields:
  *	field      at most four bytes
@@ -113,21 +116,46 @@ struct trace_field {
 #define TRACE_FIELD_hole(type, name) TRACE_FIELD_AS(type, NULL, sizeof(type))
 #define TRACE_FIELD(kind, ...) TRACE_FIELD_##kind(__VA_ARGS__)
 
+/* Does the list of fields end with an array that takes the rest of the event? */
+#define TRACE_RESTS_field
+#define TRACE_RESTS_wide
+#define TRACE_RESTS_rest +1
+#define TRACE_RESTS_wide_rest +1
+#define TRACE_RESTS_hole
+#define TRACE_RESTS(kind, ...) TRACE_RESTS_##kind
+
 struct trace_line; /* trace.h */
 
 struct trace_event_type {
 	u16 id;
 	const char *name, *path; /* path: of its format file */
 	const struct trace_field *fields; /* those after the common fields, without gaps */
+	u32 size; /* of the event, without the array that takes the rest */
+	/*
+	 * @data: an event whose fields may have any values, @len >= size. Return: how many of its bytes may
+	 * be printed; 0: none. NULL: any values are printable, and all events have the same size.
+	 */
+	u32 (*accept)(const void *data, u32 len);
 	const char *print_fmt;		  /* the format file's last line, for tools; `cat trace` does not use it */
 	/* Print the text after the columns that all events have. */
 	void (*print)(const struct trace_line *l);
 	/* Or print whole lines, perhaps of the next event too. Return: the number of events, 1 or 2. NULL: use print. */
 	int (*print_lines)(const struct trace_line *l);
 };
-#define TRACE_EVENT(id, name, FIELDS, ...)                                                    \
+#define TRACE_EVENT(id, name, FIELDS, accept, ...)                                            \
+	_Static_assert(!(0 FIELDS(TRACE_RESTS)) ||                                            \
+			       !__builtin_types_compatible_p(__typeof__(accept), void *),     \
+		       "events of different sizes need accept()");                            \
 	TABLE_ENTRY(const struct trace_event_type, trace_event_type, name##_event) = {        \
 		id, #name, "events/ftrace/" #name "/format",                                  \
-		(const struct trace_field[]){FIELDS(TRACE_FIELD){NULL}}, __VA_ARGS__}
+		(const struct trace_field[]){FIELDS(TRACE_FIELD){NULL}},                      \
+		sizeof(struct {                                                               \
+			struct trace_entry ent;                                               \
+			FIELDS(TRACE_MEMBER)                                                  \
+		}),                                                                           \
+		accept, __VA_ARGS__}
+
+/* Of an event of an earlier boot: how many of its bytes can be printed, or 0. Only that boot knew the events by probes. */
+u32 trace_accept_event(const void *data, u32 len);
 
 #endif

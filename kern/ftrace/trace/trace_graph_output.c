@@ -15,8 +15,11 @@
 #include "print.h"
 #include "string.h"
 #include "trace.h"
+#include "unwind.h"
 
 extern char __irqentry_text_start[], __irqentry_text_end[];
+
+#define DEPTH_MAX 512 /* a shadow stack has room for fewer frames */
 
 static bool has(const struct trace_line *l, u32 option)
 {
@@ -291,9 +294,34 @@ static int print_entry(const struct trace_line *l)
 	print_open(l, e);
 	return 1;
 }
-TRACE_EVENT(TRACE_GRAPH_ENT, funcgraph_entry, GRAPH_ENT_FIELDS, .print_lines = print_entry,
+
+static bool is_depth(int depth)
+{
+	return depth >= 0 && depth < DEPTH_MAX;
+}
+
+/* The arguments of a module's function are left out: they cannot be named. */
+static u32 accept_entry(const void *data, u32 len)
+{
+	const struct ftrace_graph_ent_entry *e = data;
+	unsigned long func = get_address(e->func);
+
+	if (!is_depth(e->depth))
+		return 0;
+	if (!in_kernel_text(func))
+		return sizeof(*e);
+	return len == sizeof(*e) || len == sizeof(*e) + 8 * trace_args_count(func) ? len : 0;
+}
+TRACE_EVENT(TRACE_GRAPH_ENT, funcgraph_entry, GRAPH_ENT_FIELDS, accept_entry, .print_lines = print_entry,
 	    .print_fmt = "\"--> %ps (%d)\", (void *)REC->func, REC->depth");
-TRACE_EVENT(TRACE_GRAPH_RETADDR_ENT, fgraph_retaddr_entry, GRAPH_RETADDR_ENT_FIELDS, .print_lines = print_entry,
+
+static u32 accept_retaddr_entry(const void *data, u32 len)
+{
+	const struct fgraph_retaddr_ent_entry *e = data;
+
+	return len == sizeof(*e) && is_depth(e->depth) ? len : 0;
+}
+TRACE_EVENT(TRACE_GRAPH_RETADDR_ENT, fgraph_retaddr_entry, GRAPH_RETADDR_ENT_FIELDS, accept_retaddr_entry, .print_lines = print_entry,
 	    .print_fmt = "\"--> %ps (%d) <- %ps\", (void *)REC->func, REC->depth, (void *)REC->retaddr");
 
 static int print_return(const struct trace_line *l)
@@ -324,7 +352,14 @@ static int print_return(const struct trace_line *l)
 	print_arrow(l, func, "<==========");
 	return 1;
 }
-TRACE_EVENT(TRACE_GRAPH_RET, funcgraph_exit, GRAPH_RET_FIELDS, .print_lines = print_return,
+
+static u32 accept_return(const void *data, u32 len)
+{
+	const struct ftrace_graph_ret_entry *e = data;
+
+	return len == sizeof(*e) && is_depth(e->depth) ? len : 0;
+}
+TRACE_EVENT(TRACE_GRAPH_RET, funcgraph_exit, GRAPH_RET_FIELDS, accept_return, .print_lines = print_return,
 	    .print_fmt = "\"<-- %ps (%d) (start: %llx  end: %llx) over: %u retval: %lx\", (void *)REC->func, "
 			 "REC->depth, REC->calltime, REC->rettime, REC->overrun, REC->retval");
 

@@ -149,7 +149,7 @@ static void print_function(const struct trace_line *l)
 	}
 	seq_printf(l->s, "\n");
 }
-TRACE_EVENT(TRACE_FN, function, FUNCTION_FIELDS, .print = print_function,
+TRACE_EVENT(TRACE_FN, function, FUNCTION_FIELDS, NULL, .print = print_function,
 	    .print_fmt = "\" %ps <-- %ps\", (void *)REC->ip, (void *)REC->parent_ip");
 
 static void print_print(const struct trace_line *l)
@@ -159,7 +159,15 @@ static void print_print(const struct trace_line *l)
 	trace_print_symbol(l->s, l->options, get_address(e->ip));
 	seq_printf(l->s, ": %s", e->buf);
 }
-TRACE_EVENT(TRACE_PRINT, print, PRINT_FIELDS, .print = print_print,
+
+static u32 accept_print(const void *data, u32 len)
+{
+	const struct print_entry *e = data;
+	u32 room = len - sizeof(*e);
+
+	return strnlen(e->buf, room) < room ? len : 0;
+}
+TRACE_EVENT(TRACE_PRINT, print, PRINT_FIELDS, accept_print, .print = print_print,
 	    .print_fmt = "\"%ps: %s\", (void *)REC->ip, REC->buf");
 
 /* Print @addr as a return address: it belongs to the call before it, even if that call ends its function. */
@@ -182,7 +190,15 @@ static void print_stack(const struct trace_line *l)
 	for (int i = 0; i < e->size; i++)
 		print_caller(l->s, l->options, get_address(e->caller[i]));
 }
-TRACE_EVENT(TRACE_STACK, kernel_stack, STACK_FIELDS, .print = print_stack,
+
+static u32 accept_stack(const void *data, u32 len)
+{
+	const struct stack_entry *e = data;
+	u32 room = len - sizeof(*e);
+
+	return room % 8 == 0 && e->size == (int)room / 8 ? len : 0;
+}
+TRACE_EVENT(TRACE_STACK, kernel_stack, STACK_FIELDS, accept_stack, .print = print_stack,
 	    .print_fmt = "\"\\t=> %ps\\n\\t=> %ps\\n\\t=> %ps\\n\" \"\\t=> %ps\\n\\t=> %ps\\n\\t=> %ps\\n\" "
 			 "\"\\t=> %ps\\n\\t=> %ps\\n\", (void *)REC->caller[0], (void *)REC->caller[1], "
 			 "(void *)REC->caller[2], (void *)REC->caller[3], (void *)REC->caller[4], "
@@ -196,6 +212,18 @@ static const struct trace_event_type *find_type(unsigned id)
 		if (type->id == id)
 			return type;
 	return NULL;
+}
+
+u32 trace_accept_event(const void *data, u32 len)
+{
+	const struct trace_entry *e = data;
+	const struct trace_event_type *type = len < sizeof(*e) ? NULL : find_type(e->type);
+
+	if (!type || len < type->size)
+		return 0;
+	if (type->accept)
+		return type->accept(data, len);
+	return len == type->size ? len : 0;
 }
 
 void trace_print_text(const struct trace_line *l)
