@@ -3,7 +3,8 @@
  *
  * Write `int main(int argc, char **argv)` in a file of its own; the file's
  * name is the command's name in the shell (kern/apps/sha256.c: `sha256`), and
- * `make APP=path/to/prog.c` links yours. It is traced like the kernel.
+ * `make APP=path/to/prog.c` links yours. It is traced like the kernel; its main()
+ * has the name app_main_prog there, because every program has a main().
  * Integers only: a float or a double is a compile error. A program is part of
  * the kernel: static variables keep their values from one run to the next, and
  * two runs at the same time share them.

@@ -158,6 +158,16 @@ static int apply_word(struct edit *e)
 	return err ?: e->which->strict && out && e->set->count == before ? -EINVAL : 0;
 }
 
+/* What may help with a word that matches no function. */
+static const char *hint(const struct edit *e)
+{
+	if (e->overlong)
+		return " (longer than any name)";
+	return e->len == 4 && !memcmp(e->word, "main", 4)
+		       ? " (main() of a program NAME is app_main_NAME)"
+		       : "";
+}
+
 /* A word is complete. */
 static int end_word(struct edit *e)
 {
@@ -169,7 +179,7 @@ static int end_word(struct edit *e)
 		err = apply_word(e);
 	if (err)
 		printk("%s: no function matches '%.*s'%s\n", e->name, (int)e->len, e->word,
-		       e->overlong ? " (longer than any name)" : "");
+		       hint(e));
 	e->len = 0;
 	e->overlong = false;
 	return err;

@@ -216,13 +216,15 @@ static int set_argument(struct parser *p, struct probe_arg *arg, unsigned place,
 	if (!p->at_entry && !p->def->is_return)
 		return fail(p, column, "Invalid $-valiable specified"); /* as Linux spells it */
 	if (on_stack && p->def->is_return)
-		return fail(p, column, "This argument is on the stack, so only a probe at the entry has it");
-	set_base(arg, on_stack ? PROBE_STACK : PROBE_ARG, place - (on_stack ? TRACE_ARG_REGISTERS : 0));
+		return fail(p, column,
+			    "This argument is on the stack, so only a probe at the entry has it");
+	set_base(arg, on_stack ? PROBE_STACK : PROBE_ARG,
+		 place - (on_stack ? TRACE_ARG_REGISTERS : 0));
 	p->def->keeps_args |= p->def->is_return;
 	return 0;
 }
 
-/* Argument @n, counted from 1. If the function has fewer parameters, each further argument is taken to be one word. */
+/* Argument @n, counted from 1. Each argument after the last parameter is taken to be one word. */
 static int set_nth_argument(struct parser *p, struct probe_arg *arg, unsigned n, unsigned column)
 {
 	const char *at = trace_first_param(parameters(p));
@@ -239,7 +241,8 @@ static int set_nth_argument(struct parser *p, struct probe_arg *arg, unsigned n,
 /* NULL: the kind is no integer and no address. */
 static const struct probe_type *type_of_kind(char kind)
 {
-	static const char kinds[] = "bhilBHILp", *const type[] = {"s8", "s16", "s32", "s64", "u8", "u16", "u32", "u64", "x64"};
+	static const char kinds[] = "bhilBHILp";
+	static const char *const type[] = {"s8", "s16", "s32", "s64", "u8", "u16", "u32", "u64", "x64"};
 	const char *found = strchr(kinds, kind);
 
 	return found ? find_type(type[found - kinds]) : NULL;
@@ -256,7 +259,8 @@ static int parse_retval(struct parser *p, struct probe_arg *arg, unsigned column
 	if (kind == 'v')
 		return fail(p, column, "This function returns 'void' type");
 	if (kind == 'm')
-		return fail(p, column, "This function returns a structure in memory, not in a register");
+		return fail(p, column,
+			    "This function returns a structure in memory, not in a register");
 	if (kind == '?' && *parameters(p))
 		return fail(p, column, "It is not known whether this function has kept its result");
 	arg->type = type_of_kind(kind);
@@ -292,6 +296,8 @@ static int parse_variable(struct parser *p, const char *name, struct probe_arg *
 /* The parameter @name: its place, and in arg->type the type of its kind. */
 static int parse_parameter(struct parser *p, const char *name, struct probe_arg *arg, unsigned column)
 {
+	static const char wide[] = "An integer of 16 bytes is not supported";
+	static const char structure[] = "Non pointer structure/union argument is not supported.";
 	const char *at = trace_first_param(parameters(p));
 	struct trace_param param = {0};
 
@@ -306,8 +312,7 @@ static int parse_parameter(struct parser *p, const char *name, struct probe_arg 
 			return fail_unknown(p, column);
 		arg->type = type_of_kind(param.kind);
 		if (!arg->type)
-			return fail(p, column, strchr("qQ", param.kind) ? "An integer of 16 bytes is not supported" :
-						 "Non pointer structure/union argument is not supported.");
+			return fail(p, column, strchr("qQ", param.kind) ? wide : structure);
 		return set_argument(p, arg, param.place, column);
 	}
 	return fail(p, column, "This variable is not found at this probe point");
@@ -567,7 +572,8 @@ static bool nth_parameter(const struct parser *p, unsigned n, struct trace_param
 }
 
 /* Parameter @n by its name, or by its number if it has none, and @type. */
-static int parse_nth(struct parser *p, unsigned n, const struct trace_param *param, const char *type)
+static int parse_nth(struct parser *p, unsigned n, const struct trace_param *param,
+		     const char *type)
 {
 	char text[PROBE_ARG_NAME + PROBE_BODY_MAX];
 
@@ -626,7 +632,8 @@ static int parse_word(struct parser *p, char *word)
 		return parse_arg(p, word);
 	if (!nth_parameter(p, n, &param))
 		return fail(p, 0, "This variable is not found at this probe point");
-	return param.length && param.kind != '?' ? parse_nth(p, n, &param, type) : parse_arg(p, word);
+	return param.length && param.kind != '?' ? parse_nth(p, n, &param, type)
+						 : parse_arg(p, word);
 }
 
 /* Where is $arg*? *index: its word, or 0. */

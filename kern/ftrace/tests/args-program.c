@@ -9,19 +9,49 @@
 #define F __attribute__((noipa))
 typedef long long wide __attribute__((mode(TI)));
 
-struct one { int a; };
-struct two { long a, b; };
-struct three { long a, b, c; };
-struct nine { char c[9]; };
-struct empty { };
-struct bits { unsigned a : 3, b : 7; int c : 20; };
-struct rows { int r[2][2]; };
-struct flexible { int n; char data[]; };
-struct member_aligned { long a __attribute__((aligned(16))); long b; };
-struct __attribute__((aligned(16))) type_aligned { long a, b; };
-struct __attribute__((packed)) packed { wide w; };
-union word { int i; long l; };
-union pair { long l[2]; wide w; };
+struct one {
+	int a;
+};
+struct two {
+	long a, b;
+};
+struct three {
+	long a, b, c;
+};
+struct nine {
+	char c[9];
+};
+struct empty {
+};
+struct bits {
+	unsigned a : 3, b : 7;
+	int c : 20;
+};
+struct rows {
+	int r[2][2];
+};
+struct flexible {
+	int n;
+	char data[];
+};
+struct member_aligned {
+	long a __attribute__((aligned(16)));
+	long b;
+};
+struct __attribute__((aligned(16))) type_aligned {
+	long a, b;
+};
+struct __attribute__((packed)) packed {
+	wide w;
+};
+union word {
+	int i;
+	long l;
+};
+union pair {
+	long l[2];
+	wide w;
+};
 enum colour { RED, BLUE = 77 };
 enum __attribute__((packed)) small { LOW, HIGH = 200 };
 
@@ -29,34 +59,100 @@ static volatile long sink;
 
 /* ---- Results ---- */
 
-F struct three three_result(int k, int m) { return (struct three){k, m, sink}; }
-F struct three three_of_nothing(void) { return (struct three){1, 2, sink}; }
-F struct three three_of_three(struct three t, int m) { return (struct three){t.a, m, sink}; }
-F struct two two_result(int k, int m) { return (struct two){k, m}; }
-F struct one one_result(int k) { return (struct one){k}; }
-F wide wide_result(int k) { return k; }
-F signed char narrow_result(long k) { return k; }
-F bool bool_result(long k) { return k; }
-F const char *text_result(const char *text) { return text; }
-F void no_result(int k) { sink = k; }
+F struct three three_result(int k, int m)
+{
+	return (struct three){k, m, sink};
+}
+F struct three three_of_nothing(void)
+{
+	return (struct three){1, 2, sink};
+}
+F struct three three_of_three(struct three t, int m)
+{
+	return (struct three){t.a, m, sink};
+}
+F struct two two_result(int k, int m)
+{
+	return (struct two){k, m};
+}
+F struct one one_result(int k)
+{
+	return (struct one){k};
+}
+F wide wide_result(int k)
+{
+	return k;
+}
+F signed char narrow_result(long k)
+{
+	return k;
+}
+F bool bool_result(long k)
+{
+	return k;
+}
+F const char *text_result(const char *text)
+{
+	return text;
+}
+F void no_result(int k)
+{
+	sink = k;
+}
 
 /* ---- Structures ---- */
 
-F int by_words(int a, struct one o, struct two t, int b) { return a + o.a + t.b + b; }
-F int by_address(int a, struct three t, int b) { return a + t.c + b; }
-F int of_nine(int a, struct nine n, int b) { return a + n.c[8] + b; }
-F int of_nothing(int a, struct empty e, int b) { return a + b; }
-F int of_bits(int a, struct bits f, int b) { return a + f.b + b; }
-F int of_rows(int a, struct rows r, int b) { return a + r.r[1][1] + b; }
-F int of_flexible(int a, struct flexible f, int b) { return a + f.n + b; }
-F int of_unions(int a, union word u, union pair p, int b) { return a + u.i + p.l[1] + b; }
+F int by_words(int a, struct one o, struct two t, int b)
+{
+	return a + o.a + t.b + b;
+}
+F int by_address(int a, struct three t, int b)
+{
+	return a + t.c + b;
+}
+F int of_nine(int a, struct nine n, int b)
+{
+	return a + n.c[8] + b;
+}
+F int of_nothing(int a, struct empty e, int b)
+{
+	return a + b;
+}
+F int of_bits(int a, struct bits f, int b)
+{
+	return a + f.b + b;
+}
+F int of_rows(int a, struct rows r, int b)
+{
+	return a + r.r[1][1] + b;
+}
+F int of_flexible(int a, struct flexible f, int b)
+{
+	return a + f.n + b;
+}
+F int of_unions(int a, union word u, union pair p, int b)
+{
+	return a + u.i + p.l[1] + b;
+}
 
 /* ---- 16 bytes, and their alignment ---- */
 
-F int of_wide(int a, wide w, int b) { return a + w + b; }
-F int of_member(int a, struct member_aligned t, int b) { return a + t.a + b; }
-F int of_type(int a, struct type_aligned t, int b) { return a + t.a + b; }
-F int of_packed(int a, struct packed t, int b) { return a + t.w + b; }
+F int of_wide(int a, wide w, int b)
+{
+	return a + w + b;
+}
+F int of_member(int a, struct member_aligned t, int b)
+{
+	return a + t.a + b;
+}
+F int of_type(int a, struct type_aligned t, int b)
+{
+	return a + t.a + b;
+}
+F int of_packed(int a, struct packed t, int b)
+{
+	return a + t.w + b;
+}
 
 /* ---- More than the registers ---- */
 
@@ -83,9 +179,18 @@ F int narrow(bool a, signed char b, unsigned char c, short d, unsigned short e, 
 {
 	return a + b + c + d + e + f + g;
 }
-F int enums(enum colour c, enum small s) { return c + s; }
-F int function(int (*fn)(long), int b) { return fn(b); }
-F int variadic(const char *format, int n, ...) { return format[0] + n; }
+F int enums(enum colour c, enum small s)
+{
+	return c + s;
+}
+F int function(int (*fn)(long), int b)
+{
+	return fn(b);
+}
+F int variadic(const char *format, int n, ...)
+{
+	return format[0] + n;
+}
 
 /* ---- Copies that the compiler makes: it removes parameters ---- */
 
@@ -107,8 +212,8 @@ static void call_narrow(void)
 {
 	unsigned long dirt = 0x5a5a5a5a00000000;
 
-	narrow_long(dirt | 0xa5a5a501, dirt | 0xa5a5a5fe, dirt | 0xa5a5a5fd, dirt | 0xa5a5fffc, dirt | 0xa5a5fffb,
-		    dirt | 0xfffffffa, dirt | 0xfffffff9);
+	narrow_long(dirt | 0xa5a5a501, dirt | 0xa5a5a5fe, dirt | 0xa5a5a5fd, dirt | 0xa5a5fffc,
+		    dirt | 0xa5a5fffb, dirt | 0xfffffffa, dirt | 0xfffffff9);
 }
 
 static int call_function(long n)

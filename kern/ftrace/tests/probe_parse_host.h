@@ -39,7 +39,9 @@ const char *ksym_module(unsigned long addr)
 
 static unsigned host_functions(const char *name, unsigned long *addr)
 {
-	static const char *const names[] = {"vfs_read", "plain", "structs", "part.isra.0", "nothing", "twice", "twice", "large", "variadic", "many"};
+	static const char *const names[] = {"vfs_read", "plain", "structs", "part.isra.0",
+					    "nothing",	"twice", "twice",   "large",
+					    "variadic", "many"};
 	unsigned count = 0;
 
 	for (unsigned i = 0; i < ARRAY_SIZE(names); i++)
@@ -52,8 +54,17 @@ static unsigned host_functions(const char *name, unsigned long *addr)
 
 static const char *host_parameters(unsigned long func)
 {
-	static const char *const functions[] = {"", "3lpfile,pbuf,Lcount,", "", "3SSpair,b8low,", "4??a,?gone,B2more,", "0v", "", "",
-						"4mi1k,m,Q4wide,", "2Biformat,inumber,", "8sia,ib,ic,id,ie,if,ig,ih,hi,eempty,lj,"};
+	static const char *const functions[] = {"",
+						"3lpfile,pbuf,Lcount,",
+						"",
+						"3SSpair,b8low,",
+						"4??a,?gone,B2more,",
+						"0v",
+						"",
+						"",
+						"4mi1k,m,Q4wide,",
+						"2Biformat,inumber,",
+						"8sia,ib,ic,id,ie,if,ig,ih,hi,eempty,lj,"};
 
 	return func / 0x1000 < ARRAY_SIZE(functions) ? functions[func / 0x1000] : "";
 }

@@ -91,6 +91,12 @@ class OnAMachine:
                 self.assertIn("set_ftrace_filter: no function matches", said)
                 self.assertRegex(said, r"echo: .*(invalid|22|EINVAL)|(?i:invalid argument)")
 
+    def test_where_main_is(self) -> None:
+        self.assertIn("no function matches 'main' (main() of a program NAME is app_main_NAME)\n",
+                      self.sh("echo main > set_ftrace_filter"))
+        self.assertNotIn("app_main", self.sh("echo main_ > set_ftrace_filter"))
+        self.assertEqual(self.filter("app_main_cat"), ["app_main_cat"])
+
     def test_a_refused_word_still_emptied_the_filter(self) -> None:
         self.filter("mutex_lock")
         self.sh("echo nosuch > set_ftrace_filter")

@@ -33,8 +33,8 @@ from output import put  # noqa: E402
 STT_FUNC, STB_LOCAL, SHT_SYMTAB = 2, 0, 2
 SIGNED = (5, 6)  # DW_ATE_signed, DW_ATE_signed_char
 INTEGERS = (*SIGNED, 2, 7, 8, 16)  # and boolean, unsigned, unsigned_char, UTF
-OTHER_NAMES = ("DW_TAG_typedef", "DW_TAG_const_type", "DW_TAG_volatile_type", "DW_TAG_restrict_type",
-               "DW_TAG_atomic_type", "DW_TAG_enumeration_type")
+OTHER_NAMES = ("DW_TAG_typedef", "DW_TAG_const_type", "DW_TAG_volatile_type",
+               "DW_TAG_restrict_type", "DW_TAG_atomic_type", "DW_TAG_enumeration_type")
 COMPOSITES = {"DW_TAG_structure_type": "s", "DW_TAG_union_type": "u"}
 REGISTERS = 8  # for arguments; their first in DWARF:
 FIRST_REGISTER = {"riscv64": 10, "arm64": 0}
@@ -92,7 +92,7 @@ def number(die: DIE, attribute: str) -> int:
 
 
 def alignment(die: DIE) -> int:
-    """Of a type, by its members alone: an attribute of a structure itself does not count in AAPCS64."""
+    """Of a type by its members alone: AAPCS64 leaves out an attribute of the structure itself."""
     if die.tag == "DW_TAG_array_type":
         return alignment(type_of(die))
     if die.tag not in COMPOSITES:
@@ -127,14 +127,19 @@ def kind_of(die: DIE, arch: str) -> Kind:
             return Kind("p", by_reference=True)
         if size <= 8:
             return Kind(letter) if size else Kind("e", 0)
-        return Kind(letter.upper(), 2, alignment(die) > 8 or (arch == "riscv64" and number(die, "DW_AT_alignment") > 8))
+        own = number(die, "DW_AT_alignment") if arch == "riscv64" else 0
+        return Kind(letter.upper(), 2, max(alignment(die), own) > 8)
     if encoding not in INTEGERS or size > 16:
         return UNKNOWN
-    return Kind(("bhilq" if encoding in SIGNED else "BHILQ")[size.bit_length() - 1], 1 + (size > 8), size > 8)
+    letters = "bhilq" if encoding in SIGNED else "BHILQ"
+    return Kind(letters[size.bit_length() - 1], 1 + (size > 8), size > 8)
 
 
 class Unit:
-    """One source file. A place is a number: of an argument register, or from 8 on of a word of the stack at the entry."""
+    """
+    One source file. A place is the number of an argument register, or, from 8 on, of a word of the
+    stack at the function's entry.
+    """
 
     def __init__(self, unit: CompileUnit, lists: LocationParser, arch: str) -> None:
         self.unit, self.lists, self.arch, self.top = unit, lists, arch, unit.get_top_DIE()
@@ -151,7 +156,7 @@ class Unit:
         """The location at the instruction @start; []: DWARF has none."""
         location = parameter.attributes.get("DW_AT_location")
         if location is None or location.form == "DW_FORM_exprloc":
-            # One location for the whole function. Clang writes this also if the value comes there from the stack.
+            # For the whole function. Clang writes this also if the value comes from the stack.
             return [] if location is None or (self.clang and not local) else list(location.value)
         base = number(self.top, "DW_AT_low_pc")
         slack = NOPS[self.arch] if self.clang else 0  # its locations begin after them
@@ -166,14 +171,15 @@ class Unit:
 
     def located(self, parameter: DIE, kind: Kind, function: DIE) -> int | None:
         """The place at the function's entry, as DWARF has it; None: it does not say."""
-        match self.expression(parameter, number(function, "DW_AT_low_pc"), self.may_be_changed(function)):
+        start, base = number(function, "DW_AT_low_pc"), function.attributes.get("DW_AT_frame_base")
+        match self.expression(parameter, start, self.may_be_changed(function)):
             case [op] if kind.words == 1 and not kind.by_reference:
                 place = op - OP_REG - FIRST_REGISTER[self.arch]
             case [op, 0] if kind.by_reference:
                 place = op - OP_BREG - FIRST_REGISTER[self.arch]
             case [op, 0x93, 8, second, 0x93, _] if kind.words == 2 and second == op + 1:  # OP_PIECE
                 place = op - OP_REG - FIRST_REGISTER[self.arch]
-            case [0x91, *leb] if kind.words and function.attributes["DW_AT_frame_base"].value == [OP_CALL_FRAME_CFA]:
+            case [0x91, *leb] if kind.words and base and base.value == [OP_CALL_FRAME_CFA]:
                 offset = sum((byte & 0x7F) << 7 * i for i, byte in enumerate(leb))  # OP_FBREG
                 return None if leb[-1] & 0x40 or offset % 8 else REGISTERS + offset // 8
             case _:
@@ -193,9 +199,10 @@ class Unit:
         dies = parameters_of(function)
         if clone:  # in the source's order, and also those that it does not have
             kept = {origin(die, "DW_AT_name").offset: die for die in dies}
-            dies = [kept.get(die.offset, die) for die in parameters_of(origin(function, "DW_AT_name"))]
+            source = origin(function, "DW_AT_name")
+            dies = [kept.get(die.offset, die) for die in parameters_of(source)]
         local = self.may_be_changed(function)
-        # One word each: there the calling convention leaves no doubt, and the locations need not be read.
+        # One word each: the calling convention leaves no doubt, and the locations need not be read.
         simple = not clone and not local and all(self.kind(die).words == 1 for die in dies)
         found: list[tuple[str, Kind, int | None]] = []
         # On arm64 the address for a large result is in x8, which is no argument register.
@@ -226,8 +233,8 @@ class Unit:
 
     def parameters(self, function: DIE, symbol: str) -> str:
         places = self.places(function, "." in symbol)
-        registers = max([min(p + k.words, REGISTERS) for _, k, p in places if p is not None and p < REGISTERS],
-                        default=0)
+        registers = max((min(place + kind.words, REGISTERS) for _, kind, place in places
+                         if place is not None and place < REGISTERS), default=0)
         result = self.result(function)
         # IPA-SRA, the split of a function, and Clang in a local function may remove the result.
         removed = ".isra." in symbol or ".part." in symbol or self.may_be_changed(function)
@@ -246,19 +253,23 @@ class Unit:
 def functions_of(path: str) -> dict[int, tuple[Unit, DIE]]:
     with open(path, "rb") as f:
         elf = ELFFile(io.BytesIO(f.read()))
-    dwarf, arch = elf.get_dwarf_info(), {"EM_RISCV": "riscv64", "EM_AARCH64": "arm64"}[elf["e_machine"]]
+    dwarf, arch = elf.get_dwarf_info(), "riscv64" if elf["e_machine"] == "EM_RISCV" else "arm64"
     lists = LocationParser(dwarf.location_lists())
+    units = [Unit(unit, lists, arch) for unit in dwarf.iter_CUs()]
     return {die.attributes["DW_AT_low_pc"].value: (unit, die)
-            for unit in (Unit(u, lists, arch) for u in dwarf.iter_CUs()) for die in unit.top.iter_children()
+            for unit in units for die in unit.top.iter_children()
             if die.tag == "DW_TAG_subprogram" and "DW_AT_low_pc" in die.attributes}
 
 
-def with_parameters(names: dict[int, str], found: dict[int, tuple[Unit, DIE]], end: int) -> dict[int, str]:
-    """In DWARF a function may begin after its one or two entry nops, but always before the next function."""
-    ends = dict(pairwise([*sorted(names), end]))
-    starts = {a: next((i for i in (a, a + 4, a + 8) if i in found and i < ends[a]), 0) for a in names}
-    return {a: f"{n}\0" + (found[starts[a]][0].parameters(found[starts[a]][1], n) if starts[a] else "")
-            for a, n in names.items()}
+def with_parameters(names: dict[int, str], path: str, end: int) -> dict[int, str]:
+    """In DWARF a function may begin after its entry nops, but always before the next function."""
+    found, ends = functions_of(path), dict(pairwise([*sorted(names), end]))
+    text = {}
+    for address, name in names.items():
+        starts = (address, address + 4, address + 8)
+        at = next((i for i in starts if i in found and i < ends[address]), 0)
+        text[address] = f"{name}\0" + (found[at][0].parameters(found[at][1], name) if at else "")
+    return text
 
 
 def emit(base: int, end: int, names: dict[int, str]) -> None:
@@ -291,7 +302,7 @@ def main() -> int:
             base, end, names = symbols(f.read())
         if "--args" in sys.argv:
             gc.disable()  # it would take a third of the time and free nothing
-            names = with_parameters(names, functions_of(sys.argv[1]), end)
+            names = with_parameters(names, sys.argv[1], end)
     with contextlib.redirect_stdout(io.StringIO()) as text:
         emit(base, end, names)
     return put(text.getvalue())

@@ -9,20 +9,22 @@
  *	kind of the result
  *	kind, place and name of each parameter, and a comma
  *
- * Kinds: p an address (of a structure of more than 16 bytes too: the caller passes the address of
- * a copy); b, h, i, l, q a signed integer of 1, 2, 4, 8, 16 bytes and B, H, I, L, Q an unsigned one;
- * s, S a structure of at most 8 and at most 16 bytes; u, U a union; e one of no bytes, which is not
- * passed; ? it is not known where the argument is, or what it is. Only of a result: v none, m a
- * structure of more than 16 bytes, which is in memory and in no register.
+ * Kinds:
+ *	p	an address; of a structure of more than 16 bytes the address of a copy
+ *	b h i l q, B H I L Q	a signed, an unsigned integer of 1, 2, 4, 8, 16 bytes
+ *	s S, u U	a structure, a union: of at most 8, of at most 16 bytes
+ *	e	a structure or union of no bytes, which is not passed
+ *	?	it is not known where it is, or what it is
+ *	v m	of a result only: none; a structure of more than 16 bytes, returned in memory
  *
  * A place is the number of a word: 0 to 7 are the argument registers, from 8 on the words of the
  * stack at the entry. It is written as a decimal number, if it is not the place after the last
  * parameter's: on riscv64 the first register has the address for a result of kind m. q, Q, S and U
  * are in two words.
  *
- * Registers and stack words are 8 bytes wide. On arm64 the bits above a narrow integer are undefined
- * (AAPCS64, 6.8.2); on riscv64 only those above bit 31 follow from the type. So readers cut off an
- * integer at its size.
+ * Registers and stack words are 8 bytes wide. The bits above a narrow integer are undefined on
+ * arm64 (AAPCS64, 6.8.2); on riscv64 the caller extends it (psABI, 2.1). Readers cut it off at its
+ * size.
  */
 #ifndef FTRACE_TRACE_ARGS_H
 #define FTRACE_TRACE_ARGS_H
@@ -38,7 +40,7 @@ struct trace_param {
 	int length; /* of the name; it may be 0 */
 };
 
-/* The parameters of @func in this form; "": not known, as in assembly and in modules. Any context. */
+/* The parameters of @func; "": not known, as in assembly and in modules. Any context. */
 const char *trace_args_parameters(unsigned long func);
 
 static inline unsigned trace_params_registers(const char *parameters)
@@ -58,7 +60,7 @@ static inline const char *trace_first_param(const char *parameters)
 	return *parameters ? parameters + 2 : parameters;
 }
 
-/* Advance @at by one parameter and store it in @p, which is all zero before the first. False: there is none. */
+/* Store the parameter at @at in @p (at first all zero), and advance. False: there is none. */
 static inline bool trace_next_param(const char **at, struct trace_param *p)
 {
 	const char *text = *at;
