@@ -21,7 +21,8 @@ LAST_LAB = int(re.findall(r"^STAGES :=.*?(\d+)$", (ROOT / "kern/ftrace/stages.mk
 FINISHED = f"lab{LAST_LAB}"
 
 ARCHES = ("riscv64", "arm64")
-MOST_CPUS = int(re.findall(r"^#define NR_CPUS (\d+)$", (ROOT / "kern/cpu.h").read_text(), re.M)[0])  # that the kernel uses
+# As many CPUs as the kernel uses.
+MOST_CPUS = int(re.findall(r"^#define NR_CPUS (\d+)$", (ROOT / "kern/cpu.h").read_text(), re.M)[0])
 RAM_BASE = {"riscv64": 0x80000000, "arm64": 0x40000000}
 UBOOT = {
     "riscv64": Path("/usr/lib/u-boot/qemu-riscv64_smode/u-boot.bin"),
@@ -63,7 +64,7 @@ class Machine:
     gic: int = 2
     board: str = "virt"  # or another of QEMU's machines
     el2: bool = False  # arm64: the kernel is entered at EL2
-    any_first: bool = False  # riscv64: it is not CPU 0 that boots, but one that the device tree names or leaves (OpenSBI's cold-boot-harts)
+    any_first: bool = False  # riscv64: the device tree decides which CPU boots, not Run
     icount: bool = False
     plugin: str | None = None  # -plugin's argument
     emulator: Emulator | None = None  # default: what find() prefers

@@ -160,7 +160,9 @@ class Run:
     def _first_cpu_boots(self) -> None:
         """riscv64: all harts enter OpenSBI, and the first of them starts the kernel. Let CPU 0 run alone until it leaves the firmware, so
         that CPU n of QEMU is CPU n of the kernel."""
-        if self.machine.arch != "riscv64" or self.machine.smp == 1 or not self.machine.board.startswith("virt") or self.machine.any_first:
+        if self.machine.arch != "riscv64" or self.machine.smp == 1 or not self.machine.board.startswith("virt"):
+            return
+        if self.machine.any_first:
             return
         self._stub.breakpoint(AFTER_FIRMWARE, True)
         self._stub.go_on_with([0])

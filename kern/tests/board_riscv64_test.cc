@@ -7,8 +7,8 @@
 #include "board_tree_test.h"
 
 /*
- * Four harts, 1 to 4, of which 2 booted and is therefore CPU 0. Hart 0 has one context of the PLIC's, the others two each: machine
- * mode's, then ours.
+ * Four harts, 1 to 4, of which 2 booted and is therefore CPU 0. Hart 0 has one context of
+ * the PLIC's, the others two each: machine mode's, then ours.
  */
 static void expect_harts(const Decided &got)
 {

@@ -852,13 +852,15 @@ def application_cases(arch: str) -> list[Case]:
           for n in (1, 4))]
 
 
-# Device trees in which CPUs are missing, refused or in another order: the machine whose tree it is, and what fdtput changes in it.
-# riscv64: OpenSBI boots on the hart that cold-boot-harts names. A CPU below /cpus/cluster is the first in the tree. OpenSBI does not
-# see it, so it refuses to start it. arm64: QEMU boots on the CPU with the id 0, and PSCI refuses an id that no CPU has.
+# Device trees in which CPUs are missing, refused or in another order: the machine whose tree it is,
+# and what fdtput changes in it. riscv64: OpenSBI boots on the hart that cold-boot-harts names. A
+# CPU below /cpus/cluster is the first in the tree. OpenSBI does not see it, so it refuses to start it.
+# arm64: QEMU boots on the CPU with the id 0, and PSCI refuses an id that no CPU has.
 LAST_BOOTS = ("-cp /chosen/opensbi-config", "-ts /chosen/opensbi-config compatible opensbi,config",
               "-tx /cpus/cpu@2 phandle 2222", "-tx /chosen/opensbi-config cold-boot-harts 2222")
-REFUSED = (*LAST_BOOTS, "-cp /cpus/cluster/cpu@9", "-tx /cpus/cluster #address-cells 1", "-tx /cpus/cluster #size-cells 0",
-           "-ts /cpus/cluster/cpu@9 device_type cpu", "-ts /cpus/cluster/cpu@9 mmu-type riscv,sv48", "-tx /cpus/cluster/cpu@9 reg 9")
+REFUSED = (*LAST_BOOTS, "-cp /cpus/cluster/cpu@9", "-tx /cpus/cluster #address-cells 1",
+           "-tx /cpus/cluster #size-cells 0", "-ts /cpus/cluster/cpu@9 device_type cpu",
+           "-ts /cpus/cluster/cpu@9 mmu-type riscv,sv48", "-tx /cpus/cluster/cpu@9 reg 9")
 IDS = tuple(f"-tx /cpus/cpu@{cpu} reg {hwid}" for cpu, hwid in enumerate((1, 7, 0)))
 TREES: dict[str, dict[str, tuple[str, ...]]] = {
     "riscv64": {
@@ -878,12 +880,14 @@ TREES: dict[str, dict[str, tuple[str, ...]]] = {
         "whole": ("virt,gic-version=2 -smp 4",),
         "without CPU 1": ("virt,gic-version=2 -smp 4", "-ts /cpus/cpu@1 status disabled"),
         "a CPU that failed": ("virt,gic-version=2 -smp 3", "-ts /cpus/cpu@2 status fail"),
-        "the last one boots": ("virt,gic-version=2 -smp 3", "-tx /cpus/cpu@0 reg 2", "-tx /cpus/cpu@2 reg 0"),
+        "the last one boots": ("virt,gic-version=2 -smp 3", "-tx /cpus/cpu@0 reg 2",
+                               "-tx /cpus/cpu@2 reg 0"),
         "the last one boots, one is refused": ("virt,gic-version=2 -smp 3", *IDS),
         "the last one boots, one is refused, GICv3": ("virt,gic-version=3 -smp 3", *IDS),
         "a CPU without an id": ("virt,gic-version=2 -smp 3", "-d /cpus/cpu@1 reg"),
         "not the one that boots": ("virt,gic-version=2 -smp 2", "-ts /cpus/cpu@0 status disabled"),
-        "a spin table": ("virt,gic-version=2 -smp 3", "-ts /cpus/cpu@1 enable-method spin-table", "-tx /cpus/cpu@1 cpu-release-addr 0 47fff000"),
+        "a spin table": ("virt,gic-version=2 -smp 3", "-ts /cpus/cpu@1 enable-method spin-table",
+                         "-tx /cpus/cpu@1 cpu-release-addr 0 47fff000"),
     }}
 
 
@@ -895,44 +899,56 @@ def make_trees() -> None:
     for arch, trees in TREES.items():
         for name, (machine, *changes) in trees.items():
             made = tree_of(arch, name)
+            qemu = [*find(arch).command(), "-nodefaults", "-display", "none"]
             cpu = ["-cpu", "cortex-a72"] if arch == "arm64" else []
-            subprocess.run([*find(arch).command(), "-nodefaults", "-display", "none", "-M", *machine.split(), *cpu, "-M", f"dumpdtb={made}"],
+            subprocess.run([*qemu, "-M", *machine.split(), *cpu, "-M", f"dumpdtb={made}"],
                            check=True, capture_output=True)
             for change in changes:
-                subprocess.run(["fdtput", change.split()[0], str(made), *change.split()[1:]], check=True)
+                kind, *words = change.split()
+                subprocess.run(["fdtput", kind, str(made), *words], check=True)
 
 
 def cpu_cases(arch: str) -> list[Case]:
     """Which CPUs are used if not all that the device tree lists can be."""
     def case(tree: str, smp: int, used: int, *boot: str, **options: object) -> Case:
-        return Case(f"CPUs, {tree}: {used} of {smp}", arch, f"{FINISHED}-tests", smp, boot=[*boot, f": {used} CPU"],
+        none = prints(f"taskset -c {used} echo", f"taskset: there is no CPU {used}.\n")
+        return Case(f"CPUs, {tree}: {used} of {smp}", arch, f"{FINISHED}-tests", smp,
                     options={"extra": ["-dtb", str(tree_of(arch, tree))], **options},
-                    steps=[shows("ps", rf"swapper/{used - 1}$"), prints(f"taskset -c {used} echo", f"taskset: there is no CPU {used}.\n"),
-                           works(cpus=used), promises("test-smp")])
+                    boot=[*boot, f": {used} CPU"],
+                    steps=[shows("ps", rf"swapper/{used - 1}$"), none, works(cpus=used),
+                           promises("test-smp")])
 
-    refuses = "(%x) does not start (error 19) and is not used."
-    late = "CPU %u (%x) does not start (error 110) and is not used.\nIt may still come, so no further CPU is started."
-    boots: dict[str, object] = {"any_first": True}
-    cases = [case("without CPU 1", 4, 3), case("a CPU that failed", 3, 2), case("the last one boots", 3, 3, **boots),
-             case("a CPU without an id", 3, 1, "has a CPU without an id (reg): only the boot CPU", **boots),
-             case("not the one that boots", 2, 1, "The device tree does not list the boot CPU: only the boot CPU (0) is used.")]
+    def refuses(hwid: int) -> str:
+        return f"({hwid:x}) does not start (error 19) and is not used."
+
+    def late(cpu: int) -> str:
+        return (f"CPU {cpu} ({cpu:x}) does not start (error 110) and is not used.\n"
+                "It may still come, so no further CPU is started.")
+
+    refused, boots = "the last one boots, one is refused", {"any_first": True}
+    cases = [case("without CPU 1", 4, 3), case("a CPU that failed", 3, 2),
+             case("the last one boots", 3, 3, **boots),
+             case("a CPU without an id", 3, 1, "CPU without an id (reg): only the boot CPU", **boots),
+             case("not the one that boots", 2, 1, "does not list the boot CPU: only the boot CPU (0)")]
     if arch == "riscv64":
         cases += [case("one of two", 2, 1, **boots), case("without CPU 0", 3, 2, **boots),
                   case("without CPU 0, APLIC", 3, 2, board="virt,aia=aplic", **boots),
                   case("without CPU 0, IMSIC", 3, 2, board="virt,aia=aplic-imsic", **boots),
-                  case("the last one boots, one is refused", 3, 3, refuses % 9, **boots), case("whole", 2, 2, late % (2, 2))]
+                  case(refused, 3, 3, refuses(9), **boots), case("whole", 2, 2, late(2))]
     else:
-        cases += [case("the last one boots, one is refused", 3, 2, refuses % 7),
-                  case("the last one boots, one is refused, GICv3", 3, 2, refuses % 7, gic=3),
-                  case("whole", 2, 2, refuses % 2, refuses % 3), case("a spin table", 3, 1, late % (1, 1))]
+        cases += [case(refused, 3, 2, refuses(7)),
+                  case(f"{refused}, GICv3", 3, 2, refuses(7), gic=3),
+                  case("whole", 2, 2, refuses(2), refuses(3)), case("a spin table", 3, 1, late(1))]
+    many = "The device tree has 12 CPUs: Callsite uses 8, the most that it supports."
     cases.append(Case("CPUs: 8 of 12", arch, smp=12, options={"gic": 3}, steps=[works(cpus=8)],
-                      boot=["The device tree has 12 CPUs: Callsite uses 8, the most that it supports.", ": 8 CPUs, "]))
+                      boot=[many, ": 8 CPUs, "]))
     return cases
 
 
 def kernel_cases(arch: str) -> list[Case]:
     """Boots with several numbers of CPUs, on several machines, and from several places."""
-    cases = [Case(f"boots on {n} CPUs", arch, smp=n, steps=[lies_at(), works(), works(n)]) for n in (1, 4, 8)] + cpu_cases(arch)
+    cases = [Case(f"boots on {n} CPUs", arch, smp=n, steps=[lies_at(), works(), works(n)]) for n in (1, 4, 8)]
+    cases += cpu_cases(arch)
     cases += [Case(f"boots on {n} CPUs, HOOK=mcount", arch, "lab3", n, [works()]) for n in (1, 4)]
     base = RAM_BASE[arch]
     for at in (2 * MIB, 4 * MIB, 18 * MIB):
@@ -958,8 +974,10 @@ def kernel_cases(arch: str) -> list[Case]:
         cases.append(Case("a fence that the firmware refuses", arch, smp=2, replace=(rb"([\x37\xb7][\x50-\x5f])FR", rb"\1VR"),  # lui: RFENCE's number
                           steps=[shows("echo function > current_tracer", "it did not end")],
                           end="panic: the firmware refuses a fence on other CPUs"))
-        cases.append(Case("an IPI that the firmware refuses", arch, smp=2, replace=(rb"([\x37\xb7][\x50-\x5f])s\0", rb"\1t\0"),  # lui: IPI's number
-                          steps=[shows("taskset -c 1 echo", "it did not end")], end="panic: the firmware refuses an IPI to CPU 1"))
+        cases.append(Case("an IPI that the firmware refuses", arch, smp=2,
+                          replace=(rb"([\x37\xb7][\x50-\x5f])s\0", rb"\1t\0"),  # lui: IPI's number
+                          steps=[shows("taskset -c 1 echo", "it did not end")],
+                          end="panic: the firmware refuses an IPI to CPU 1"))
     if arch == "arm64":
         cases += [Case("boots with GICv3", arch, smp=4, steps=[works()], options={"gic": 3}),
                   Case("boots with GICv3 on 8 CPUs", arch, smp=8, steps=[works()], options={"gic": 3}),
@@ -1208,7 +1226,7 @@ def memory_cases(arch: str) -> list[Case]:
 
 
 def make_broken() -> None:
-    """Make half an initrd, and device trees: without memory, with CPUs left out, of another board."""
+    """Make half an initrd, and device trees: without memory, without some CPUs, of another board."""
     whole = initrd_of(ARCHES[0]).read_bytes()
     for arch in ARCHES:
         (LOGS / f"cut-{arch}.cpio").write_bytes(whole[:len(whole) // 2])

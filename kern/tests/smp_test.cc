@@ -1,5 +1,8 @@
 // needs: kern/smp.c kern/fdt.c kern/string.c -DKERNEL_NAMES -Ikern/tests/host -Ikern/tests
-/* Which CPUs are used, and under which indices, when firmware refuses some: all places of the boot CPU, all sets of refused CPUs. */
+/*
+ * Which CPUs are used, and under which indices, when firmware refuses some: all places of
+ * the boot CPU, all sets of refused CPUs.
+ */
 #include <set>
 #include <string>
 #include <vector>
@@ -86,11 +89,13 @@ static std::string node(u64 hwid)
 
 static Blob tree(const std::string &nodes)
 {
-	return compile("/dts-v1/; / { cpus { #address-cells = <1>; #size-cells = <0>; " + nodes + " }; };");
+	return compile("/dts-v1/; / { cpus { #address-cells = <1>; #size-cells = <0>; " +
+		       nodes + " }; };");
 }
 
 /* The boot of a machine with this tree. */
-static void boot(const Blob &fdt, u64 on, const std::set<u64> &refuses = {}, unsigned threads = NR_CPUS)
+static void boot(const Blob &fdt, u64 on, const std::set<u64> &refuses = {},
+		 unsigned threads = NR_CPUS)
 {
 	for (struct cpu &cpu : cpus)
 		cpu = {};
@@ -123,6 +128,13 @@ static void expect_used(const std::vector<u64> &hwids)
 	}
 	EXPECT_EQ(boot_hwid, cpus[0].hwid);
 	EXPECT_EQ((std::multiset<u64>(hwids.begin(), hwids.end())), used);
+}
+
+static void expect_said(u64 refused_hwid)
+{
+	std::string line = " (" + std::to_string(refused_hwid) + ") does not start (error 19)";
+
+	EXPECT_NE(std::string::npos, said.find(line)) << said;
 }
 
 static unsigned lines()
@@ -163,12 +175,13 @@ TEST(smp, the_cpus_that_firmware_starts_are_used_whichever_it_refuses)
 						refuses.insert(1 + i);
 					else
 						rest.push_back(1 + i);
-				SCOPED_TRACE(std::to_string(count) + " CPUs, on " + std::to_string(on) + ", refused " + std::to_string(mask));
+				SCOPED_TRACE(testing::Message() << count << " CPUs, on " << on
+								<< ", refused " << mask);
 				boot(fdt, 1 + on, refuses);
 				expect_used(rest);
 				EXPECT_EQ(refuses.size(), lines()) << said;
 				for (u64 hwid : refuses)
-					EXPECT_NE(std::string::npos, said.find(" (" + std::to_string(hwid) + ") does not start (error 19)")) << said;
+					expect_said(hwid);
 				if (HasFailure())
 					return;
 			}
@@ -206,7 +219,11 @@ TEST(smp, a_tree_with_too_many_cpus_is_said_once)
 			boot(tree(nodes), on);
 			EXPECT_EQ(8u, nr_cpus);
 			EXPECT_EQ(on, cpus[0].hwid);
-			EXPECT_EQ(count == 8 ? "" : "The device tree has " + std::to_string(count) + " CPUs: Callsite uses 8, the most that it supports.\n", said);
+			if (count == 8)
+				EXPECT_EQ("", said);
+			else
+				EXPECT_EQ("The device tree has " + std::to_string(count) + " CPUs: "
+					  "Callsite uses 8, the most that it supports.\n", said);
 		}
 }
 
@@ -223,19 +240,25 @@ TEST(smp, only_cpus_whose_status_is_okay_are_used)
 
 TEST(smp, a_boot_cpu_that_the_tree_does_not_list_is_used_alone)
 {
-	for (const std::string &nodes : {node(0) + node(1), node(0) + node(5, "reg = <5>; status = \"disabled\";"), std::string()}) {
+	std::string disabled = node(5, "reg = <5>; status = \"disabled\";");
+
+	for (const std::string &nodes : {node(0) + node(1), node(0) + disabled, std::string()}) {
 		boot(tree(nodes), 5);
 		expect_used({5});
-		EXPECT_EQ("The device tree does not list the boot CPU: only the boot CPU (5) is used.\n", said);
+		EXPECT_EQ("The device tree does not list the boot CPU: "
+			  "only the boot CPU (5) is used.\n", said);
 	}
 }
 
 TEST(smp, with_a_cpu_that_has_no_id_the_boot_cpu_is_used_alone)
 {
-	for (const std::string &nodes : {node(0, "") + node(5) + node(6), node(5) + node(6) + node(7, "")}) {
+	std::string others = node(5) + node(6);
+
+	for (const std::string &nodes : {node(0, "") + others, others + node(7, "")}) {
 		boot(tree(nodes), 5);
 		expect_used({5});
-		EXPECT_EQ("The device tree has a CPU without an id (reg): only the boot CPU (5) is used.\n", said);
+		EXPECT_EQ("The device tree has a CPU without an id (reg): "
+			  "only the boot CPU (5) is used.\n", said);
 	}
 	boot(tree(node(5) + node(6) + node(7, "status = \"disabled\";")), 5);
 	expect_used({5, 6});

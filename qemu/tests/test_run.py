@@ -3,6 +3,7 @@ import os
 import pty
 import signal
 import subprocess
+import sys
 import unittest
 
 from qemu.machine import ARCHES, ROOT
@@ -22,15 +23,19 @@ class NumberOfCpus(unittest.TestCase):
     def test_only_a_number_that_the_kernel_uses_is_taken(self) -> None:
         for program in ("qemu/run.py", "qemu/debug.py"):
             elf = ["--elf", "none"] if "debug" in program else []
-            for smp in ("0", "9", "16", "-1", "04", "3.5", "four", "", "9" * 5000, "\N{ARABIC-INDIC DIGIT THREE}", "\N{SUPERSCRIPT TWO}"):
+            for smp in ("0", "9", "16", "-1", "04", "3.5", "four", "", "9" * 5000,
+                        "\N{ARABIC-INDIC DIGIT THREE}", "\N{SUPERSCRIPT TWO}"):
                 with self.subTest(program=program, smp=smp[:20]):
-                    done = subprocess.run(["/usr/bin/python3", program, "--arch", "arm64", *elf, f"--smp={smp}"], cwd=ROOT, capture_output=True,
-                                          text=True, check=False)
+                    command = [sys.executable, program, "--arch", "arm64", *elf, f"--smp={smp}"]
+                    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True,
+                                          check=False)
                     self.assertEqual(2, done.returncode)
                     self.assertIn(f"'{smp}' is not a number of CPUs from 1 to 8\n", done.stderr)
 
     def test_each_of_them_is_passed_on(self) -> None:
-        self.assertEqual([1, *range(1, 9)], [parse(["--arch", "arm64", *words])[0].smp for words in ([], *([f"--smp={n}"] for n in range(1, 9)))])
+        self.assertEqual(1, parse(["--arch", "arm64"])[0].smp)
+        for n in range(1, 9):
+            self.assertEqual(n, parse(["--arch", "arm64", f"--smp={n}"])[0].smp)
 
 
 class ClosedTerminal(unittest.TestCase):

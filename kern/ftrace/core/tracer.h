@@ -56,7 +56,10 @@ static inline unsigned long ftrace_stub_addr(unsigned long stubs, unsigned calls
 	return stubs + (calls - 1) * FTRACE_STUB_SIZE;
 }
 
-/* The address of the stub that the site of @rec, a record, calls if rec->calls is @calls, which is not FTRACE_CALLS_NOTHING. */
+/*
+ * The address of the stub that the site of @rec, a record, calls if rec->calls is @calls,
+ * which is not FTRACE_CALLS_NOTHING.
+ */
 unsigned long ftrace_call_addr(const struct dyn_ftrace *rec, unsigned calls);
 
 extern unsigned long ftrace_syncs; /* number of synchronisations since boot: one for each batch */

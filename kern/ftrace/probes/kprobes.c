@@ -69,7 +69,10 @@ static int start_op(struct ftrace_ops *op, const struct ftrace_set *set)
 	return err;
 }
 
-/* Make the op's filter the functions of its armed points. -ENOENT: one has no record. rmmod prevents that (kprobe_within()). */
+/*
+ * Make the op's filter the functions of its armed points. -ENOENT: one has no record,
+ * which rmmod prevents (kprobe_within()).
+ */
 static int update_op(unsigned long modify)
 {
 	struct ftrace_set *set = ftrace_set_new();
@@ -85,7 +88,10 @@ static int update_op(unsigned long modify)
 	return err;
 }
 
-/* After an error, the op still selects the function; then kprobe_entry() finds no point, or no enabled probe. */
+/*
+ * After an error, the op still selects the function; then kprobe_entry() finds no point,
+ * or no enabled probe.
+ */
 int kprobe_arm_entry(struct probe_point *pt, bool on)
 {
 	int err;

@@ -411,7 +411,10 @@ static unsigned exclusive_and_probed(const void *f)
 	return probed;
 }
 
-/* kprobe_within() keeps rmmod from removing the record of a probed function. Here the point is moved to where there is none. */
+/*
+ * kprobe_within() keeps rmmod from removing the record of a probed function. Here the
+ * point is moved to where there is none.
+ */
 static void without_a_record(void)
 {
 	struct kprobe p = {.symbol_name = "kt_probe_leaf", .pre_handler = count};
@@ -428,7 +431,8 @@ static void without_a_record(void)
 		mutex_unlock(&ftrace_lock);
 		unregister_kprobe(&p);
 	}
-	kt_promise(refused == -ENOENT && !armed && !err, "refused: a function that has no record any more (%d, then %d)", refused, err);
+	kt_promise(refused == -ENOENT && !armed && !err,
+		   "refused: a function that has no record any more (%d, then %d)", refused, err);
 }
 
 static void refusals(void)

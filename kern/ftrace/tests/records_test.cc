@@ -82,8 +82,9 @@ TEST_F(records, what_is_no_record_has_no_table_and_no_number_and_goes_into_no_se
 	set->records = ftrace_total();
 	EXPECT_EQ(table, ftrace_table_of(removed));
 	ftrace_kernel_table.next = nullptr;
-	for (const struct dyn_ftrace *none : {(const struct dyn_ftrace *)nullptr, (const struct dyn_ftrace *)&elsewhere,
-					      (const struct dyn_ftrace *)removed, (const struct dyn_ftrace *)(last + 1)}) {
+	struct dyn_ftrace *const nothing = nullptr;
+
+	for (const struct dyn_ftrace *none : {nothing, &elsewhere, removed, last + 1}) {
 		EXPECT_EQ(nullptr, ftrace_table_of(none));
 		EXPECT_EQ(FTRACE_NO_NUMBER, ftrace_number(none));
 		EXPECT_EQ(nullptr, ftrace_record(ftrace_number(none)));
