@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import fcntl
+import fnmatch
 import functools
 import os
 import re
@@ -23,7 +24,7 @@ from grading.elf.elf import Kernel
 from grading.elf.handed_in import TREE, broken, tree_of
 from grading.evidence.evidence import Evidence
 from grading.evidence.finding import Finding
-from grading.machine.line import UBoot
+from grading.machine.line import UBoot, parts_of
 from grading.machine.machine import ended_by_signals
 from grading.report import progress, replay, report, side_by_side, submit
 from grading.report.beneath import as_handed_out, graded_halves, nothing_own
@@ -242,9 +243,14 @@ def refuse(options: argparse.Namespace) -> rubric.Rung | None:
         raise Refused("MACHINE= needs ARCH=riscv64 or ARCH=arm64; SMP=, SCHEDULE=, GDB=1 and make submit need QEMU")
     if options.machine and not any(rung.console for rung in rubric.lab(options.lab).rungs):
         raise Refused(f"MACHINE=: no rung of lab {options.lab} can be judged by the console alone")
+    if options.machine:
+        parts_of(options.machine)
+    options.smp = [cpus_of(text) for text in options.smp or ()]
+    changes = [change.name for change in rubric.lab(options.lab).schedules]
+    if options.schedule and not fnmatch.filter(changes, options.schedule.partition(":")[0] or "*"):
+        raise Refused(f"SCHEDULE={options.schedule} is not a schedule of lab {options.lab}. " + (f"Its changes are: {', '.join(changes)}" if changes else "It has none"))
     if options.gdb:
         replay.needs()
-    options.smp = [cpus_of(text) for text in options.smp or ()]
     options.seed = seed_of(options.seed) if options.seed else secrets.randbits(64)
     rung = wanted_rung(options)
     lock(options)

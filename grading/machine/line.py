@@ -29,8 +29,9 @@ from itertools import count
 from pathlib import Path
 from typing import Any, Protocol
 
-from grading.machine.console import LAST, PROMPT, Log, last_line, plain
+from grading.machine.console import LAST, PROMPT, Transcript, last_line, plain
 from grading.verdict import Refused, Stopped, Verdict
+from qemu.disk import naming
 
 BAUD = 115200
 TICK = 0.05  # seconds that one read waits at most
@@ -81,7 +82,8 @@ class _Port:
 class _Socket:
     def __init__(self, path: str) -> None:
         self._socket = socket.socket(socket.AF_UNIX)
-        self._socket.connect(path)
+        with naming(Path(path)):
+            self._socket.connect(path)
         self.clock = time.monotonic
         self.close = self._socket.close
 
@@ -103,12 +105,19 @@ class _Socket:
             pass  # the next read says so
 
 
-def open_line(where: str) -> Line:
-    """`where`: serial:DEVICE[@BAUD], pty:PATH, unix:PATH or telnet:HOST:PORT."""
+def parts_of(where: str) -> tuple[str, str, str, str]:
+    """serial:DEVICE[@BAUD], pty:PATH, unix:PATH or telnet:HOST:PORT as its kind, what follows, that without the baud rate, and the rate or "". Raises Refused."""
     kind, _, rest = where.partition(":")
     device, _, baud = rest.partition("@")
-    if not rest or kind not in ("serial", "pty", "unix", "telnet") or not (baud or str(BAUD)).isdigit():
+    port = rest.rpartition(":")[2] if kind == "telnet" else "1"
+    if not rest or kind not in ("serial", "pty", "unix", "telnet") or not re.fullmatch("[0-9]{1,7}", baud or str(BAUD)) or not re.fullmatch("[0-9]{1,5}", port):
         raise Refused(f"MACHINE={where} is not serial:DEVICE[@BAUD], pty:PATH, unix:PATH or telnet:HOST:PORT")
+    return kind, rest, device, baud
+
+
+def open_line(where: str) -> Line:
+    """Open the line to a machine. Raises Refused if `where` is not understood."""
+    kind, rest, device, baud = parts_of(where)
     if kind == "unix":
         return _Socket(rest)
     import serial  # type: ignore  # pylint: disable=import-outside-toplevel
@@ -157,7 +166,7 @@ class LineConsole:
 
     def __init__(self, line: Line, log: Path) -> None:
         self._line = line
-        self._log = Log(log)
+        self._log = Transcript(log)
         self._tail = b""  # the last that was read
         self._number = 0  # of the last command
         self._comment = 0  # the number of the last comment

@@ -61,5 +61,5 @@ class ScheduleSession(Session):
         player.end()
         if self._only and not any(p.runs for p in e.played):
             names = [str(s) for p in e.played for s in p.todo]
-            raise Stopped(Verdict.FAIL, f"SCHEDULE={self._only} is not a schedule of this kernel. Its changes are "
+            raise Stopped(Verdict.HARNESS, f"SCHEDULE={self._only} is not a schedule of this kernel. Its changes are "
                           f"{', '.join(c.name for c in self._changes)}; a schedule has the form {names[-1] if names else 'change:step:place'}")

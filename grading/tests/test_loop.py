@@ -97,6 +97,15 @@ class TestMistyped(Folder):
         for smp in ("3", "0", "8", "16", "-1", "04", "four", ""):
             self.refused(f"SMP={smp}: a grade boots with 1 or 4 CPUs", "--smp", smp)
 
+    def test_a_schedule_that_there_is_not(self) -> None:
+        changes = ", ".join(change.name for change in rubric.lab(LAB).schedules)
+        for schedule in ("nonsense", "nonsense:*"):
+            self.refused(f"SCHEDULE={schedule} is not a schedule of lab {LAB}. Its changes are: {changes}\n", f"--schedule={schedule}")
+
+    def test_a_place_of_a_machine_that_is_none(self) -> None:
+        for place in ("bogus", "serial:/dev/ttyS0@x", "telnet:localhost", "telnet:localhost:x"):
+            self.refused(f"MACHINE={place} is not serial:DEVICE[@BAUD], pty:PATH, unix:PATH or telnet:HOST:PORT\n", "--lab=3", "--arch=arm64", f"--machine={place}")
+
     def test_a_terminal_that_is_none(self) -> None:
         self.refused("GDB=1 needs a terminal", "--gdb")
 
