@@ -40,7 +40,7 @@ def last_line(text: str, cut: bool) -> str:
     return lines[-1] if lines else ""
 
 
-class Log:
+class Transcript:
     """The file with all that a console printed. What was written is in the file, and an error names the file."""
 
     def __init__(self, path: Path) -> None:
@@ -64,7 +64,7 @@ class GuestConsole:
                  watch: Callable[[], None], clock: Callable[[], float]) -> None:
         assert qemu.stdin and qemu.stdout
         self._to, self._from = qemu.stdin, qemu.stdout
-        self._log = Log(log)
+        self._log = Transcript(log)
         self._cap = cap
         self._watch = watch  # checks the machine; raises Stopped
         self._clock = clock  # seconds in which the guest could run

@@ -38,7 +38,7 @@ def grade(out: Path, arch: str, *words: str) -> subprocess.CompletedProcess[str]
                            "--out", out, *words], cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False)
 
 
-class Boot(unittest.TestCase):
+class BootOnFullDisk(unittest.TestCase):
     """Each file that a boot writes, in turn, has no room."""
 
     def setUp(self) -> None:
@@ -78,7 +78,7 @@ class Boot(unittest.TestCase):
             self.assertGreater(log.stat().st_size, 0)
 
 
-class Results(unittest.TestCase):
+class ResultsOnFullDisk(unittest.TestCase):
     def setUp(self) -> None:
         self.folder = Path(self.enterContext(tempfile.TemporaryDirectory(prefix="callsite-")))
 
@@ -111,7 +111,7 @@ class Results(unittest.TestCase):
         self.assertNotIn("Traceback", text)
 
 
-class Class(unittest.TestCase):
+class ClassOnFullDisk(unittest.TestCase):
     @user_namespaces
     def test_what_a_command_in_the_sandbox_prints_is_whole(self) -> None:
         """recordmcount's table or git's archive, cut by a full disk, would be the student's mistake."""
@@ -153,7 +153,7 @@ class Class(unittest.TestCase):
             self.assertEqual([], os.listdir(disk))
 
 
-class SmallDisk(unittest.TestCase):
+class GradeOnFullDisk(unittest.TestCase):
     """A grade whose folder becomes full: at first while the kernel is copied, then at each of the files that it writes."""
 
     @classmethod
