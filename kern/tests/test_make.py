@@ -17,7 +17,7 @@ from grading.machine.machine import Run
 from grading.tests.needs import resize, small_disk
 from qemu.machine import ARCHES, FINISHED, ROOT, Machine
 
-OURS = {"CI", "BENCH_SITES", "CURDIR", "MAKE", "MAKEFLAGS", "MAKEFILE_LIST", "MAKECMDGOALS", "CCACHE_DIR"}  # .ci/run's, make bench's, make's, ccache's
+OURS = {"CI", "BENCH_SITES", "CURDIR", "MAKE", "MAKEFLAGS", "MAKEFILE_LIST", "MAKECMDGOALS", "CCACHE_DIR", "TMPDIR"}  # .ci/run's, make bench's, make's, ccache's, all programs'
 FRAGMENTS = [ROOT / name for name in subprocess.run(["git", "ls-files", "Makefile", "*.mk"], cwd=ROOT, capture_output=True, text=True, check=True).stdout.split()]
 
 
