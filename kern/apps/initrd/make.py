@@ -52,4 +52,4 @@ if __name__ == "__main__":
         main(Path(sys.argv[1]))
     except OSError as error:
         print(f"{sys.argv[1]} cannot be written: {error.strerror}.", file=sys.stderr)
-        sys.exit(75)  # which .ci/recipe knows
+        sys.exit(1)
