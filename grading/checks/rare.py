@@ -14,17 +14,21 @@ from grading.machine.observer import Record
 from grading.truth.truth import Call
 
 OWN_CALLS, WRONG_FRAME, AFTER_THE_END, WRONG_SIZE = "recursion-not-guarded", "wrong-frame-taken", "told-after-the-end", "wrong-size"
-LEFT_TWICE = "left-twice"
+LEFT_TWICE, NOT_GONE = "left-twice", "users-not-told"
 MISTAKES = {
     OWN_CALLS: "a user is called for functions that its own handler calls",
     WRONG_FRAME: "a function was left without a return, and a later return does not use the frame whose sp fits",
+    NOT_GONE: "a function was left without a return, and its users are not told so, or graph tracing ends",
     AFTER_THE_END: "users are called after a bad frame has ended graph tracing",
 }
-CHAIN = [f"rare_{letter}" for letter in "abcdef"]  # each calls the next one
+CHAIN = [f"rare_{letter}" for letter in "abcdef"]  # each up to rare_e calls the next one; rare_b calls rare_f
 OFF = 16  # bytes by which sp is lower when rare_f returns than it was at its call
+HANDLERS = ("rare_entry", "rare_return", "rare_gone")
 # Each return, in order: the function, the place it must return to, its value, how many functions of CHAIN have not returned yet,
 # the function whose frame is the newest, and the function at whose call sp was the same ("": none).
-RETURNS = (("rare_f", "rare_home_f", 6, 5, "rare_f", ""), ("rare_c", "rare_home_c", 3, 2, "rare_e", "rare_c"), ("rare_a", "rare_home_a", 1, 0, "rare_b", "rare_a"))
+RETURNS = (("rare_c", "rare_home_c", 3, 2, "rare_e", "rare_c"), ("rare_f", "rare_home_f", 6, 2, "rare_f", ""), ("rare_a", "rare_home_a", 1, 0, "rare_b", "rare_a"))
+# The handlers that run until graph tracing ends. rare_d and rare_e are left; nobody is told of rare_b, which is left after the end.
+TOLD = (*(("rare_entry", f"rare_{letter}") for letter in "abcde"), ("rare_gone", "rare_e"), ("rare_gone", "rare_d"), ("rare_return", "rare_c"), ("rare_entry", "rare_f"))
 ASKED = {"rare_refused": 3, "rare_data": 10, "rare_room": 4}  # programs whose calls the checks need, and the least number of each
 MOST_DATA = 256  # bytes that a user may keep
 # The stack walks: the callback that walks, the function of the tracer that the walk must contain, how it walks, and what is then in the
@@ -53,7 +57,7 @@ def _bad_since(e: Evidence) -> int:
 
 def _told(e: Evidence) -> list[tuple[str, str, int]]:
     """The runs of handlers: the handler, the traced function, the record number."""
-    handlers = {e.kernel.symbol(name): name for name in ("rare_entry", "rare_return")}
+    handlers = {e.kernel.symbol(name): name for name in HANDLERS}
     return [(handlers[r.addr], site.function.name, r.seq) for r in e.truth.rare if r.addr in handlers and (site := e.kernel.site_at.get(r.more[8]))]
 
 
@@ -141,16 +145,19 @@ def left(e: Evidence) -> Finding | None:
     went = sorted(((r.seq, name, r.v[0]) for name in ("rare_lost", *(place for _, place, *_ in RETURNS)) for r in e.truth.hits[name]))
     for n, (function, place, value, *_, newest, fits) in enumerate(RETURNS):
         found = of[fits].sp if fits else of[newest].sp - OFF
-        said = stops[n].v[:3] if n < len(stops) else ()
         who = f"{function} returned with sp {found:#x}. The newest frame was that of {newest}, with sp {of[newest].sp:#x}"
-        if n < len(handlers) and said != (of[newest].site.address, of[newest].sp, found):
-            return Finding(f"{who}: ftrace_graph_stop must be called with the function and these two values, and was " + (f"called with {', '.join(map(hex, said))}" if said else "not called"),
-                           mistake=WRONG_FRAME, seq=handlers[n].seq)
+        until = handlers[n + 1].seq if n + 1 < len(handlers) else 1 << 62
+        said = [r.v[:3] for r in stops if n < len(handlers) and handlers[n].seq < r.seq < until]
+        bad = () if fits else (of[newest].site.address, of[newest].sp, found)
+        if n < len(handlers) and said != ([bad] if bad else []):
+            must = "must be called with the function and these two values" if bad else "must not be called, because a frame with that sp is there"
+            return Finding(f"{who}: ftrace_graph_stop {must}, and was " + (f"called with {', '.join(map(hex, said[0]))}" if said else "not called"),
+                           mistake=WRONG_FRAME if bad else NOT_GONE, seq=handlers[n].seq)
         if n >= len(went) or went[n][1:] != (place, value):
             where = f"it went to {went[n][1]} with {went[n][2]:#x}" if n < len(went) else "it did not go to any watched address"
             return Finding(f"{who}. It must go to {place} with {value:#x}, by the frame whose sp fits or, if none fits, by the newest; {where}",
                            mistake=WRONG_FRAME, seq=of[function].seq)
-    return _popped(e) or _nobody_told(e, stops[0])
+    return _popped(e) or _nobody_told(e, stops[0]) or _all_told(e)
 
 
 def _popped(e: Evidence) -> Finding | None:
@@ -166,9 +173,20 @@ def _popped(e: Evidence) -> Finding | None:
 
 
 def _nobody_told(e: Evidence, stop: Record) -> Finding | None:
-    late = next((r for r in e.truth.rare if r.seq > stop.seq and r.addr in map(e.kernel.symbol, ("rare_entry", "rare_return"))), None)
+    late = next((r for r in e.truth.rare if r.seq > stop.seq and r.addr in map(e.kernel.symbol, HANDLERS)), None)
     return Finding(f"ftrace_graph_stop was called because a frame was bad; after that {e.kernel.name_at(late.addr)} ran, a user's handler", mistake=AFTER_THE_END,
                    seq=late.seq) if late else None
+
+
+def _all_told(e: Evidence) -> Finding | None:
+    """Until graph tracing ends, each entry is told, and each return, or that the function was left."""
+    told = [t for t in _told(e) if t[2] > _bad_since(e) - 1]
+    for n, want in enumerate(TOLD):
+        if n >= len(told) or told[n][:2] != want:
+            seen = f"{told[n][0]} for {told[n][1]}" if n < len(told) else "none"
+            return Finding(f"rare_d and rare_e were left without a return, and rare_c returned: handler {n} of the user must be {want[0]} for {want[1]}, and was {seen}",
+                           mistake=NOT_GONE, seq=told[n][2] if n < len(told) else _bad_since(e))
+    return None
 
 
 def filter_of_two(e: Evidence) -> Finding | None:

@@ -23,7 +23,7 @@ OPS = ("ftrace_lock", "synchronize_sched", "hand_ops", "global_ops", "kfree", "o
 ENTRY = ("entry_tracer", "entry_counter", "entry_skipper", "entry_traced", "entry_back", "entry_elsewhere", "entry_through", "entry_own_filter", "entry_clash", "entry_fill", "entry_disabled")
 GRAPH = ("return_to_handler", "unregister_ftrace_graph", "trace_graph_entry", "trace_graph_return",
          "frames_traced", "frames_lost", "frames_call", "frames_stack", "shadow_users_begin", "shadow_users_end", "shadow_push_into", "shadow_pop",
-         "ftrace_graph_dead", "ftrace_graph_stop", "rare_entry", "rare_return", "rare_stack", "rare_walk", "rare_refused", "rare_inner", "rare_outer", "rare_a", "rare_f", "rare_home_f",
+         "ftrace_graph_dead", "ftrace_graph_stop", "rare_entry", "rare_return", "rare_gone", "rare_stack", "rare_walk", "rare_refused", "rare_inner", "rare_outer", "rare_a", "rare_f", "rare_home_f",
          "rare_home_c", "rare_home_a", "rare_lost")
 USERS = ("hand_users", "hand_entry", "hand_return", "fgraph_retrieve_data", "fgraph_retrieve_parent_data", "rare_data", "rare_room", "rare_shared")
 MODULES = ("ftrace_module_enable", "ftrace_module_release", "ftrace_add_table", "profile_forget_modules", "ftrace_make_call", "ftrace_make_nop",

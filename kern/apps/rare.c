@@ -5,7 +5,8 @@
  * 2. The handlers walk the stack, and so does another op of the same function.
  * 3. A user reserves entry data of all sizes, until the shadow stack is full; two users share one filter (lab 6).
  * 4. A registration is refused.
- * 5. Functions are left without a return, as by longjmp(). Graph tracing is off for good after that.
+ * 5. Functions are left without a return, as by longjmp(), and a function returns with
+ *    an sp that belongs to no frame. Graph tracing is off for good after that.
  *
  * `rare leave` does another thing alone: two CPUs unregister one user (lab 6).
  *
@@ -29,11 +30,13 @@ const char *const program_help[] = {"[leave]", "rare uses of function_graph, for
 static struct ftrace_filter filter;
 static struct fgraph_ops user;
 
+static void rare_gone(struct ftrace_graph_ent *trace, struct fgraph_ops *gops);
+
 static int begin(trace_func_graph_ent_t entry, trace_func_graph_ret_t ret, const char *names)
 {
 	int err;
 
-	user = (struct fgraph_ops){.entryfunc = entry, .retfunc = ret, .filter = &filter, .idx = -1};
+	user = (struct fgraph_ops){.entryfunc = entry, .retfunc = ret, .filter = &filter, .gonefunc = rare_gone, .idx = -1};
 	err = ftrace_filter_edit(&filter, names, strlen(names), true, false);
 	return err ? err : register_ftrace_graph(&user);
 }
@@ -76,6 +79,11 @@ __attribute__((noipa)) static notrace int rare_entry(struct ftrace_graph_ent *tr
 __attribute__((noipa)) static notrace void rare_return(struct ftrace_graph_ret *trace, struct fgraph_ops *gops, struct ftrace_regs *regs)
 {
 	call_inner();
+}
+
+__attribute__((noipa)) static notrace void rare_gone(struct ftrace_graph_ent *trace, struct fgraph_ops *gops)
+{
+	barrier();
 }
 
 static int handlers_call(void)
@@ -331,11 +339,11 @@ static int registered_twice(void)
 /* ---- 5. ---- */
 
 /*
- * rare_a calls rare_b, and so on to rare_f. Then
- *	rare_f returns to rare_home_f, with an sp that belongs to no frame;
+ * rare_a calls rare_b, and so on to rare_e. Then
  *	rare_e continues in rare_c, so rare_e and rare_d never return. rare_c returns to rare_home_c;
+ *	rare_b calls rare_f, which returns to rare_home_f with an sp that belongs to no frame;
  *	rare_b continues in rare_a, so rare_b never returns. rare_a returns to rare_home_a.
- * A return to any other place ends at rare_lost. The return values are 6, 3 and 1.
+ * A return to any other place ends at rare_lost. The return values are 3, 6 and 1.
  */
 unsigned long rare_sp[3] __used; /* of rare_chain, rare_a and rare_c */
 void rare_chain(void), rare_look(void);
@@ -376,6 +384,9 @@ ENTER
 CALL "rare_c\n"
 "rare_home_c:\n"
 CALL "rare_look\n"
+CALL "rare_f\n"
+"rare_home_f:\n"
+CALL "rare_look\n"
 JUMP "rare_on_a\n"
 END("rare_b")
 TRACED("rare_c")
@@ -392,9 +403,6 @@ JUMP "rare_lost\n"
 END("rare_d")
 TRACED("rare_e")
 ENTER
-CALL "rare_f\n"
-"rare_home_f:\n"
-CALL "rare_look\n"
 JUMP "rare_on_c\n"
 END("rare_e")
 TRACED("rare_f")

@@ -320,9 +320,27 @@ void ftrace_graph_func(unsigned long ip, unsigned long parent_ip, struct ftrace_
 
 /* ---- Return ---- */
 
+/* Call the gone handlers, in the reverse order of the entry handlers. Then pop the frame. */
+void ftrace_graph_gone(struct shadow_stack *s)
+{
+#if LAB_START != 6
+	struct shadow_frame *f = s->top;
+	struct ftrace_graph_ent trace = {f->func, s->depth - 1, f->calltime};
+
+	shadow_count_overrun(s);
+	for (long i = READ_ONCE(fgraph_slots); i-- > 0;) {
+		struct fgraph_ops *gops = READ_ONCE(fgraph_array[i]);
+
+		if (f->users >> i & 1 && gops->birth <= f->users && gops->gonefunc)
+			gops->gonefunc(&trace, gops);
+	}
+	shadow_pop(s, f);
+#endif
+}
+
 /*
  * The top frame does not belong to the function that returned. Find the frame
- * whose sp is @sp and pop the frames above it, whose functions never return.
+ * whose sp is @sp: the program has jumped out of the calls of the frames above it.
  * If there is no such frame, use the top frame: it is the best guess.
  */
 static __noinline struct shadow_frame *find_frame(struct shadow_stack *s, unsigned long sp)
@@ -332,16 +350,17 @@ static __noinline struct shadow_frame *find_frame(struct shadow_stack *s, unsign
 #else
 	struct shadow_frame *f = s->top;
 
-	ftrace_graph_stop(f->func, f->sp, sp);
-	smp_mb(); /* ftrace_graph_dead before the two stores; settle() and set_slots() do it in the other order */
-	WRITE_ONCE(fgraph_single.users, 0);
-	WRITE_ONCE(fgraph_slots, 0); /* no handler is called any more */
 	while (f && f->sp != sp)
 		f = f->below;
-	if (!f)
-		return s->top;
+	if (!f) {
+		f = s->top;
+		ftrace_graph_stop(f->func, f->sp, sp);
+		smp_mb(); /* ftrace_graph_dead before the two stores; settle() and set_slots() do it in the other order */
+		WRITE_ONCE(fgraph_single.users, 0);
+		WRITE_ONCE(fgraph_slots, 0); /* no handler is called any more */
+	}
 	while (s->top != f)
-		shadow_pop(s, s->top);
+		ftrace_graph_gone(s);
 	return f;
 #endif
 }
@@ -406,7 +425,7 @@ void *fgraph_reserve_data(int idx, int size)
 	if (size <= 0 || size > DATUM_MAX)
 		return NULL;
 	if ((char *)(datum + 1 + words) > (char *)s + SHADOW_SIZE) {
-		__atomic_fetch_add(&s->overrun, 1, __ATOMIC_RELAXED);
+		shadow_no_room(s);
 		return NULL;
 	}
 	shadow_store(s->free, datum + 1 + words);

@@ -9,6 +9,10 @@
  *	             of each user whose entry handler returned non-zero, in reverse
  *	             order; pop the frame; continue at its return address
  *
+ * A call may never return, because the program jumps out of it (longjmp()). Its frame
+ * stays on the shadow stack until a function around it returns: then ftrace_graph_gone()
+ * tells the frame's users, and pops it.
+ *
  * Locking, and the order of stores:
  * - a thread's shadow stack (shadow.h): only the thread itself and the interrupts
  *   that it takes. While a thread is off its CPU and its run-queue lock is held,
@@ -29,8 +33,8 @@
 
 /*
  * The folder graph/. fgraph.c has the users (lab 5: stages/graph.c), shadow.c gives every
- * thread its shadow stack, shadow_frame.c pushes and pops a frame, shadow_var.c has the
- * word for each thread and user.
+ * thread its shadow stack, shadow_frame.c pushes and pops a frame, shadow_room.c
+ * makes room when it is full, shadow_var.c has the word for each thread and user.
  *
  * Its callers:
  * - register and unregister: trace/ (trace_graph.c, profile.c), probes/sites.c, modules,
@@ -71,7 +75,7 @@ struct ftrace_graph_ret {
 	unsigned long func;
 	unsigned long retval;
 	int depth;
-	u32 overrun; /* calls of this thread that found its shadow stack full */
+	u32 overrun; /* calls of this thread that were not traced to their end: no room, or jumped out of */
 	u64 calltime, rettime;
 };
 
@@ -80,6 +84,10 @@ struct ftrace_graph_ret {
  * the return of this call, else 0.
  * retfunc, the return handler: called exactly once for such a call, in the
  * reverse order of the entry handlers; never after unregister_ftrace_graph().
+ * gonefunc: called instead of retfunc, in the same order, if the program has jumped
+ * out of the call. It is called late: when a function around the call returns, or when
+ * the shadow stack is full. The entry data can be read there as in retfunc. If the
+ * thread exits before that, neither of the two is called.
  * @regs: in entryfunc the registers at the call site; it may change them, except
  * link, which holds the return address. In retfunc arg[0] is the returned value.
  * Context: as a callback's: any, no sleep. Functions that a handler calls are not
@@ -89,12 +97,14 @@ typedef int (*trace_func_graph_ent_t)(struct ftrace_graph_ent *trace, struct fgr
 				      struct ftrace_regs *regs);
 typedef void (*trace_func_graph_ret_t)(struct ftrace_graph_ret *trace, struct fgraph_ops *gops,
 				       struct ftrace_regs *regs);
+typedef void (*trace_func_graph_gone_t)(struct ftrace_graph_ent *trace, struct fgraph_ops *gops);
 
 struct fgraph_ops {
 	trace_func_graph_ent_t entryfunc;
 	trace_func_graph_ret_t retfunc;
 	struct ftrace_filter *filter; /* the functions; several users may have the same filter */
 	void *private;
+	trace_func_graph_gone_t gonefunc; /* may be NULL */
 
 	/*
 	 * Optional, from stage 6 on: the direct path, used while this user is the only
@@ -154,8 +164,7 @@ int ftrace_graph_new_table(void);
  * frames further out. NULL, too, if that frame is older than the user: data in it
  * belong to an earlier user of the slot. A user that is being unregistered can
  * still read its own data.
- * Stage 5 has the first two, for its one user; it counts nothing, and does not
- * set *@size.
+ * Stage 5 has the first two, for its one user; it does not set *@size.
  */
 void *fgraph_reserve_data(int idx, int size);
 void *fgraph_retrieve_data(int idx, int *size);
@@ -183,8 +192,15 @@ void return_to_handler(void);
 void ftrace_return_to_handler(struct ftrace_regs *regs);
 
 /*
+ * The call of the newest frame of @s, the running thread's, never returns. Count it in
+ * `overrun`, call the gone handlers of the users whose entry handler returned non-zero,
+ * in reverse order, and pop the frame. Context: as a handler's, with the recursion bit set.
+ */
+void ftrace_graph_gone(struct shadow_stack *s);
+
+/*
  * A bad frame: the function at @func was called with the sp @expected and returned
- * with @found. Graph tracing stops for good; the message is printed at the next
+ * with @found, which is the sp of no frame. Graph tracing stops for good; the message is printed at the next
  * switch of threads, or when the last user is unregistered. Any context.
  */
 void ftrace_graph_stop(unsigned long func, unsigned long expected, unsigned long found);

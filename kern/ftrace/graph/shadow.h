@@ -18,6 +18,12 @@
  *
  * Only the thread and its own interrupts write, so barrier() is enough to order
  * the stores. Entry data: reserve the room, fill it, publish it (`data_end`).
+ *
+ * If the program jumps out of a function (longjmp()), the function's frame stays. A
+ * stack grows down, so all frames above that of a function that returns belong to such
+ * calls: they are popped then. Until then they do no harm: a return, and a stack walk,
+ * find the newest frame that fits, and a call in progress is newer than those that were
+ * left where it is now. When the stack is full, such frames are searched (shadow_make_room()).
  */
 #ifndef FTRACE_SHADOW_H
 #define FTRACE_SHADOW_H
@@ -44,8 +50,8 @@ struct shadow_stack {
 	struct shadow_frame *top; /* the newest whole frame, or NULL */
 	unsigned long *free;	  /* the first free word */
 	unsigned long depth;	  /* number of frames */
-	unsigned long overrun;	  /* pushes and reservations that found no room */
-	unsigned long *last;	  /* the highest address at which a frame fits */
+	unsigned long overrun;	  /* pushes and reservations that found no room, and calls that were left by a jump */
+	unsigned long *last;	  /* the highest address at which a frame fits; NULL: shadow_drop_soon() */
 	unsigned long var[SHADOW_VARS]; /* fgraph_get_task_var() */
 	u64 var_owner[SHADOW_VARS];     /* the birth of the user that var[] belongs to */
 	unsigned long words[SHADOW_SIZE / 8 - 5 - 2 * SHADOW_VARS];
@@ -73,11 +79,16 @@ static inline struct shadow_stack *shadow_of(const struct thread *t)
 	return (struct shadow_stack *)READ_ONCE(t->ftrace);
 }
 
+static inline unsigned long *shadow_last(struct shadow_stack *s)
+{
+	return (unsigned long *)((char *)s + SHADOW_SIZE - sizeof(struct shadow_frame));
+}
+
 /* Make zeroed memory an empty shadow stack. */
 static inline void shadow_init(struct shadow_stack *s)
 {
 	s->free = s->words;
-	s->last = (unsigned long *)((char *)s + SHADOW_SIZE - sizeof(struct shadow_frame));
+	s->last = shadow_last(s);
 }
 
 static inline bool shadow_is_full(const struct shadow_stack *s)
@@ -99,19 +110,44 @@ void shadow_users_end(void);
 /*
  * Push and pop a frame (shadow_frame.c), in the order above. @now: the calltime.
  * @stamp: the frame's users word at first. shadow_push_into(): the caller has
- * checked that there is room. shadow_push(): NULL if there is none, counted in
- * `overrun`. shadow_pop(): @f is the newest frame.
+ * checked that there is room. shadow_push(): NULL if there is none and none can be
+ * made, counted in `overrun`. shadow_pop(): @f is the newest frame.
  */
 struct shadow_frame *shadow_push_into(struct shadow_stack *s, unsigned long ip,
 				      const struct ftrace_regs *regs, u64 now, u64 stamp);
 void shadow_pop(struct shadow_stack *s, struct shadow_frame *f);
 
+/* Atomic: an interrupt may count, too. */
+static inline void shadow_count_overrun(struct shadow_stack *s)
+{
+	__atomic_fetch_add(&s->overrun, 1, __ATOMIC_RELAXED);
+}
+
+/* Let the next push of the thread drop the frames of calls that were left, though there is room for a frame. */
+static inline void shadow_drop_soon(struct shadow_stack *s)
+{
+	shadow_store(s->last, NULL);
+}
+
+/* Entry data found no room: count it. */
+static inline void shadow_no_room(struct shadow_stack *s)
+{
+	shadow_count_overrun(s);
+	shadow_drop_soon(s);
+}
+
+/*
+ * Before a push, with the recursion bit set: @s is full. Drop the frames of calls that were
+ * left, as far as @regs, the registers of the call, show them. Return: is there room now?
+ */
+bool shadow_make_room(struct shadow_stack *s, const struct ftrace_regs *regs);
+
 static inline struct shadow_frame *shadow_push(struct shadow_stack *s, unsigned long ip,
 					      const struct ftrace_regs *regs, u64 now, u64 stamp)
 {
-	if (likely(!shadow_is_full(s)))
+	if (likely(!shadow_is_full(s)) || shadow_make_room(s, regs))
 		return shadow_push_into(s, ip, regs, now, stamp);
-	__atomic_fetch_add(&s->overrun, 1, __ATOMIC_RELAXED); /* atomic: an interrupt may count, too */
+	shadow_count_overrun(s);
 	return NULL;
 }
 

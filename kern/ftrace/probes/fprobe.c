@@ -36,13 +36,14 @@ struct fprobe_site {
 
 static int fprobe_entry(struct ftrace_graph_ent *trace, struct fgraph_ops *gops, struct ftrace_regs *regs);
 static void fprobe_return(struct ftrace_graph_ret *trace, struct fgraph_ops *gops, struct ftrace_regs *regs);
+static void fprobe_gone(struct ftrace_graph_ent *trace, struct fgraph_ops *gops);
 static void fprobe_direct_entry(unsigned long ip, unsigned long parent_ip, struct ftrace_ops *op, struct ftrace_regs *regs);
 static void fprobe_direct_return(struct ftrace_regs *regs, struct shadow_stack *s, struct shadow_frame *f, void *private);
 static void fprobe_call(unsigned long ip, unsigned long parent_ip, struct ftrace_ops *op, struct ftrace_regs *regs);
 
 static struct ftrace_filter graph_filter;
 static struct fgraph_ops graph_user = {
-	fprobe_entry, fprobe_return, &graph_filter, .direct = {fprobe_direct_entry, fprobe_direct_return}, .idx = -1};
+	fprobe_entry, fprobe_return, &graph_filter, .gonefunc = fprobe_gone, .direct = {fprobe_direct_entry, fprobe_direct_return}, .idx = -1};
 static struct ftrace_ops entry_op = {.func = fprobe_call, .slot = -1};
 /* The fprobes that have an exit handler, and those that have none. */
 static struct probe_sites with_exit = {.graph = &graph_user}, entry_only = {.op = &entry_op};
@@ -213,6 +214,30 @@ static void fprobe_call(unsigned long ip, unsigned long parent_ip, struct ftrace
 			fprobe_at(site)->entry_handler(fprobe_at(site), ip, ret, regs, NULL);
 }
 
+/* The function at @ip never returns. @depth: how many traced calls of the thread are inside of it. */
+static void lose(unsigned long ip, int depth)
+{
+	int bytes = 0;
+	u64 *start = fgraph_retrieve_parent_data(graph_user.idx, &bytes, depth), *at = start + bytes / 8;
+
+	while (at > start) {
+		struct fprobe *fp = step_back(ip, &at);
+
+		if (fp && fp->lost_handler)
+			fp->lost_handler(fp, at);
+	}
+}
+
+static void fprobe_gone(struct ftrace_graph_ent *trace, struct fgraph_ops *gops)
+{
+	lose(trace->func, 0);
+}
+
+void fprobe_lose_soon(void)
+{
+	shadow_drop_soon(shadow_of(current));
+}
+
 /*
  * A thread that exits is still inside functions, which never return. Nothing from
  * here to the end of run_thread_hooks() has a call site, so the frames on the shadow
@@ -226,17 +251,8 @@ static void lose_calls(enum thread_event event, struct thread *prev, struct thre
 	if (event != THREAD_DIES || !s)
 		return;
 	preempt_disable(); /* so that no fprobe is unregistered meanwhile */
-	for (struct shadow_frame *f = s->top; f && graph_user.idx >= 0; f = f->below, depth++) {
-		int bytes = 0;
-		u64 *start = fgraph_retrieve_parent_data(graph_user.idx, &bytes, depth), *at = start + bytes / 8;
-
-		while (at > start) {
-			struct fprobe *fp = step_back(f->func, &at);
-
-			if (fp && fp->lost_handler)
-				fp->lost_handler(fp, at);
-		}
-	}
+	for (struct shadow_frame *f = s->top; f && graph_user.idx >= 0; f = f->below)
+		lose(f->func, depth++);
 	preempt_enable();
 }
 THREAD_HOOK(lose_calls);

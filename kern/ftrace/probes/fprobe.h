@@ -45,7 +45,7 @@ typedef void (*fprobe_exit_t)(struct fprobe *fp, unsigned long ip, unsigned long
 struct fprobe {
 	fprobe_entry_t entry_handler; /* may be NULL */
 	fprobe_exit_t exit_handler;   /* may be NULL */
-	void (*lost_handler)(struct fprobe *fp, void *data); /* may be NULL: instead of exit_handler, when a thread exits inside the function */
+	void (*lost_handler)(struct fprobe *fp, void *data); /* may be NULL: instead of exit_handler, if the call never returns: its thread exits, or jumps out of it (fgraph.h, gonefunc) */
 	int entry_data_size;	      /* at most FPROBE_DATA_MAX */
 	u32 flags;
 	/*
@@ -79,6 +79,13 @@ int register_fprobe(struct fprobe *fp, const char *filter, const char *notfilter
 int register_fprobe_ips(struct fprobe *fp, const unsigned long *addrs, int num);
 int register_fprobe_syms(struct fprobe *fp, const char *const *syms, int num);
 int unregister_fprobe(struct fprobe *fp);
+
+/*
+ * Calls of this thread that were left by a jump may still have their data. Before the next
+ * probed call their lost handlers are called, if that call shows that they were left.
+ * Context: an entry handler.
+ */
+void fprobe_lose_soon(void);
 
 /*
  * Has an fprobe, or a kretprobe, a function in [start, end)? @itself: or are a registered struct fprobe or its handlers there?

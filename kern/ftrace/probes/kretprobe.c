@@ -17,6 +17,7 @@ static int enter_call(struct fprobe *fp, unsigned long ip, unsigned long ret_ip,
 		return 1;
 	if (__atomic_fetch_add(&rp->active, 1, __ATOMIC_RELAXED) >= rp->maxactive) {
 		__atomic_fetch_add(&rp->nmissed, 1, __ATOMIC_RELAXED);
+		fprobe_lose_soon();
 		goto out;
 	}
 	ri->rp = rp;

@@ -41,7 +41,9 @@ struct kretprobe {
 #define KRETPROBE_DATA_MAX (FPROBE_DATA_MAX - (int)sizeof(struct kretprobe_instance))
 
 /*
- * A call is in flight from its entry to its return, or to the exit of its thread.
+ * A call is in flight from its entry to its return, or to the exit of its thread. If
+ * the program jumps out of it (longjmp()), until a traced function around it returns; or
+ * until the thread's next call of a probed function after a call too many.
  * A call by a thread that has already exited (its last schedule()) is not in flight.
  * When unregister returns, no CPU is inside a handler, and none will be called for
  * a call in flight.

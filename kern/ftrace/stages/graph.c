@@ -48,11 +48,12 @@ static void trace_entry(struct fgraph_ops *user, unsigned long *parent, unsigned
 {
 #if LAB_START != 5
 	struct shadow_stack *s = shadow_of(current);
-	struct ftrace_graph_ent trace = {ip, s->depth, clock_ns()};
+	struct ftrace_graph_ent trace = {.func = ip, .calltime = clock_ns()};
 	struct shadow_frame *f = shadow_push(s, ip, regs, trace.calltime, user->birth);
 
 	if (!f)
 		return;
+	trace.depth = s->depth - 1; /* only now: the push may have dropped frames */
 	if (user->entryfunc(&trace, user, regs))
 		*parent = (unsigned long)return_to_handler;
 	else
@@ -76,10 +77,25 @@ void prepare_ftrace_return(unsigned long *parent, unsigned long ip, struct ftrac
 #endif
 }
 
+/* Call the gone handler, unless the frame was pushed for an earlier user. Then pop the frame. */
+void ftrace_graph_gone(struct shadow_stack *s)
+{
+#if LAB_START != 5
+	struct fgraph_ops *user = READ_ONCE(graph_user);
+	struct shadow_frame *f = s->top;
+	struct ftrace_graph_ent trace = {f->func, s->depth - 1, f->calltime};
+
+	shadow_count_overrun(s);
+	if (user && user->birth == f->users && user->gonefunc && !ftrace_graph_dead)
+		user->gonefunc(&trace, user);
+	shadow_pop(s, f);
+#endif
+}
+
 /*
  * The newest frame must belong to the function that returned: its sp is @sp. If it
- * does not, use the frame whose sp is @sp and pop the frames above it, whose
- * functions never return. If no frame has that sp, the newest is the best guess.
+ * does not, use the frame whose sp is @sp: the program has jumped out of the calls of the
+ * frames above it. If no frame has that sp, the newest is the best guess.
  */
 static struct shadow_frame *frame_of(struct shadow_stack *s, unsigned long sp)
 {
@@ -92,12 +108,15 @@ static struct shadow_frame *frame_of(struct shadow_stack *s, unsigned long sp)
 		panic("return_to_handler ran, but the shadow stack has no frame");
 	if (likely(f->sp == sp))
 		return f;
-	ftrace_graph_stop(f->func, f->sp, sp);
 	while (f && f->sp != sp)
 		f = f->below;
-	while (f && s->top != f)
-		shadow_pop(s, s->top);
-	return s->top;
+	if (!f) {
+		f = s->top;
+		ftrace_graph_stop(f->func, f->sp, sp);
+	}
+	while (s->top != f)
+		ftrace_graph_gone(s);
+	return f;
 #endif
 }
 
@@ -120,11 +139,12 @@ void ftrace_return_to_handler(struct ftrace_regs *regs)
 	panic("ftrace_return_to_handler() is not written yet");
 #else
 	struct shadow_stack *s = shadow_of(current);
-	struct shadow_frame *f = frame_of(s, regs->sp);
 	struct cpu *cpu = this_cpu();
 	u64 recursion = cpu->recursion;
+	struct shadow_frame *f;
 
 	cpu->recursion = recursion | cpu->context_bit;
+	f = frame_of(s, regs->sp);
 	trace_return(s, f, regs);
 	regs->link = f->ret;
 	barrier();
@@ -155,8 +175,10 @@ void *fgraph_reserve_data(int idx, int size)
 	struct shadow_stack *s = shadow_of(current);
 	unsigned long *end = s->free + (size + 7) / 8;
 
-	if ((char *)end > (char *)s + SHADOW_SIZE)
+	if ((char *)end > (char *)s + SHADOW_SIZE) {
+		shadow_no_room(s);
 		return NULL;
+	}
 	shadow_store(s->free, end);
 	barrier();
 	shadow_store(s->top->data_end, end);

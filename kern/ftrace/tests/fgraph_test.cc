@@ -1,4 +1,4 @@
-// needs: kern/ftrace/graph/fgraph.c kern/ftrace/graph/shadow_frame.c kern/ftrace/graph/shadow_var.c kern/ftrace/core/hash.c kern/ftrace/tests/fake_kernel.c kern/ftrace/core/table.c kern/ftrace/stages/nomodules.c -Ikern/ftrace/tests/host -Ikern/ftrace/tests/host/riscv64 -DKERNEL_BASE=0x10000000ul -DALIAS_BASE=0x30000000ul -DSHADOW_HOOK=1
+// needs: kern/ftrace/graph/fgraph.c kern/ftrace/graph/shadow_frame.c kern/ftrace/graph/shadow_room.c kern/ftrace/graph/shadow_var.c kern/ftrace/core/hash.c kern/ftrace/tests/fake_kernel.c kern/ftrace/core/table.c kern/ftrace/stages/nomodules.c -Ikern/ftrace/tests/host -Ikern/ftrace/tests/host/riscv64 -DKERNEL_BASE=0x10000000ul -DALIAS_BASE=0x30000000ul -DSHADOW_HOOK=1
 /*
  * The shadow stack and its users on the host. A processor is imitated: a call
  * has a site, an sp and a link; the op of fgraph.c may replace the link; the
@@ -97,6 +97,8 @@ extern "C" void shadow_hook(void)
 
 static const unsigned long RTH = (unsigned long)return_to_handler;
 
+static const unsigned long STACK = 0x9000 + 64 - THREAD_SIZE; /* the thread's: call() uses its upper end */
+
 struct call {
 	int func;
 	unsigned long link, sp;
@@ -139,6 +141,7 @@ struct fgraph : testing::Test {
 					ftrace_hash_add(filter.filter_hash, 16 * i);
 			ops.entryfunc = entry;
 			ops.retfunc = ret;
+			ops.gonefunc = gone;
 			ops.filter = &filter;
 			ops.private_ = this;
 			ops.idx = -1;
@@ -173,6 +176,17 @@ struct fgraph : testing::Test {
 			for (int i = 0; i < u->words; i++)
 				ASSERT_EQ(d[i], datum(u->id, f, t->depth) + i);
 		}
+		/* As the event of a return, of the user with the number -id. */
+		static void gone(struct ftrace_graph_ent *t, struct fgraph_ops *g)
+		{
+			user *u = (user *)g->private_;
+			int f = (t->func - KERNEL_BASE) / 16;
+			events.push_back({-u->id, false, f, t->depth});
+			auto *d = (unsigned long *)fgraph_retrieve_data(g->idx, nullptr);
+			if (d) { /* else there was no room */
+				ASSERT_EQ(d[0], datum(u->id, f, t->depth));
+			}
+		}
 		static unsigned long datum(int id, int f, int depth)
 		{
 			return 1000000ul * id + 1000 * f + 100000000ul * depth;
@@ -185,6 +199,7 @@ struct fgraph : testing::Test {
 		memset(&stack, 0, sizeof(stack));
 		shadow_init(&stack);
 		host_current->ftrace = &stack;
+		host_current->stack = (void *)STACK;
 		host_cpu->recursion = 0;
 		host_cpu->context_bit = 1;
 		for (int i = 0; i < 40; i++)
@@ -705,24 +720,225 @@ TEST_F(fgraph, a_function_that_a_handler_calls_is_not_traced)
 	unregister_ftrace_graph(&a.ops);
 }
 
-TEST_F(fgraph, a_frame_that_does_not_fit_is_named_and_the_right_one_found)
+/* Enter function @f, which is left by a jump: it never returns. Return: the link that it has. */
+static unsigned long enter_only(int f, unsigned long sp, unsigned long link = 0x4444)
+{
+	struct ftrace_regs lost = {};
+	lost.sp = sp;
+	lost.fp = sp + 8;
+	lost.link = link;
+	graph_op->func(KERNEL_BASE + 16 * f, link, graph_op, &lost);
+	return lost.link;
+}
+
+TEST_F(fgraph, calls_that_were_left_are_told_and_popped_and_tracing_goes_on)
+{
+	user a(1), no(2), b(3);
+	a.words = 1, b.words = 2, no.yes = false;
+	register_ftrace_graph(&a.ops);
+	register_ftrace_graph(&no.ops);
+	register_ftrace_graph(&b.ops);
+	call(5, 0, [&] {
+		enter_only(6, 0x8000);
+		enter_only(7, 0x7000);
+	});
+	std::vector<event> expected = {{1, true, 5, 0}, {3, true, 5, 0}, {1, true, 6, 1}, {3, true, 6, 1}, {1, true, 7, 2}, {3, true, 7, 2},
+				       {-3, false, 7, 2}, {-1, false, 7, 2}, {-3, false, 6, 1}, {-1, false, 6, 1}, {3, false, 5, 0}, {1, false, 5, 0}};
+	EXPECT_EQ(events, expected);
+	EXPECT_EQ(stack.overrun, 2u);
+	EXPECT_FALSE(ftrace_graph_dead);
+	EXPECT_TRUE(is_empty());
+	unregister_ftrace_graph(&a.ops);
+	unregister_ftrace_graph(&no.ops);
+	unregister_ftrace_graph(&b.ops);
+}
+
+TEST_F(fgraph, nobody_new_is_told_of_a_call_that_was_left)
+{
+	user a(1), b(2), c(3);
+	c.ops.gonefunc = nullptr;
+	register_ftrace_graph(&a.ops);
+	register_ftrace_graph(&c.ops);
+	call(5, 0, [&] {
+		enter_only(6, 0x8000);
+		unregister_ftrace_graph(&a.ops);
+		register_ftrace_graph(&b.ops);
+		EXPECT_EQ(b.ops.idx, 0);
+		events.clear();
+	});
+	std::vector<event> expected = {{3, false, 5, 0}};
+	EXPECT_EQ(events, expected);
+	unregister_ftrace_graph(&b.ops);
+	unregister_ftrace_graph(&c.ops);
+}
+
+TEST_F(fgraph, a_function_to_which_a_jump_goes_may_end_in_a_tail_call)
+{
+	user a(1);
+	register_ftrace_graph(&a.ops);
+	call_at(5, 0x1005, 0x9000, 0x9008, [&](unsigned long link) {
+		EXPECT_EQ(link, RTH);
+		EXPECT_EQ(enter_only(7, 0x8000, enter_only(6, 0x8000)), RTH); /* a tail call; both are left */
+		EXPECT_EQ(enter_only(8, 0x9000, link), RTH); /* f5 ends in a jump to f8, so one return ends both */
+	});
+	std::vector<event> expected = {{1, true, 5, 0}, {1, true, 6, 1}, {1, true, 7, 2}, {1, true, 8, 3},
+				       {1, false, 8, 3}, {-1, false, 7, 2}, {-1, false, 6, 1}, {1, false, 5, 0}};
+	EXPECT_EQ(events, expected);
+	EXPECT_TRUE(is_empty());
+	unregister_ftrace_graph(&a.ops);
+}
+
+TEST_F(fgraph, a_walk_passes_the_frames_of_calls_that_were_left)
 {
 	user a(1);
 	register_ftrace_graph(&a.ops);
 	call(5, 0, [&] {
-		/* Two calls that never return: their caller jumps back over them. */
-		struct ftrace_regs lost = {};
-		lost.sp = 0x8000;
-		lost.link = 0x4444;
-		graph_op->func(KERNEL_BASE + 16 * 6, 0x4444, graph_op, &lost);
-		lost.link = 0x5555;
-		lost.sp = 0x7000;
-		graph_op->func(KERNEL_BASE + 16 * 7, 0x5555, graph_op, &lost);
+		enter_only(6, 0x8000, 0x6666); /* fp 0x8008 */
+		enter_only(7, 0x7000, 0x7777);
+		EXPECT_EQ(ftrace_graph_ret_addr(host_current, RTH, 0x9008), 0x1005u);
+		call_at(8, 0x8888, 0x8000, 0x8008, [&](unsigned long) {
+			EXPECT_EQ(ftrace_graph_ret_addr(host_current, RTH, 0x8008), 0x8888u);
+			EXPECT_EQ(ftrace_graph_ret_addr(host_current, RTH, 0x9008), 0x1005u);
+		});
+	});
+	EXPECT_TRUE(is_empty());
+	unregister_ftrace_graph(&a.ops);
+}
+
+/* The frames that the stack has room for, all of calls from @sp that were left. */
+static unsigned fill_with_left(struct shadow_stack *s, unsigned long sp)
+{
+	unsigned n = 0;
+	for (; !shadow_is_full(s); n++)
+		enter_only(6, sp);
+	return n;
+}
+
+TEST_F(fgraph, a_full_stack_drops_the_frames_of_calls_that_were_left)
+{
+	user a(1);
+	register_ftrace_graph(&a.ops);
+	call(5, 0, [&] {
+		unsigned n = fill_with_left(&stack, 0x8000);
+		EXPECT_GE(n, 50u);
+		call(7, 128, [&] { EXPECT_EQ(stack.overrun, 1u); }); /* a deeper call does not show it: sp is 0x7000 */
+		call(8, 64, [&] {					   /* sp is 0x8000 */
+			EXPECT_EQ(stack.depth, 2u);
+			EXPECT_EQ(stack.overrun, 1 + n);
+		});
+		std::vector<event> expected = {{1, true, 8, 1}, {1, false, 8, 1}};
+		EXPECT_EQ(std::vector<event>(events.end() - 2, events.end()), expected);
+	});
+	EXPECT_FALSE(ftrace_graph_dead);
+	EXPECT_TRUE(is_empty());
+	unregister_ftrace_graph(&a.ops);
+}
+
+TEST_F(fgraph, frames_that_may_be_in_use_are_never_dropped)
+{
+	user a(1);
+	register_ftrace_graph(&a.ops);
+	call(5, 0, [&] {
+		unsigned n = fill_with_left(&stack, 0x8000);
+		interrupt(1, [] { call(7, 80); }); /* it may have come between two stores of the thread's push */
+		EXPECT_EQ(stack.depth, n + 1);
+		call_at(7, 0x1007, STACK - 64, STACK - 56, [](unsigned long) {}); /* on another stack */
+		EXPECT_EQ(stack.depth, n + 1);
+	});
+	/* A chain of tail calls as long as the stack: the last one's caller has the same sp, and its frame is in use. */
+	call_at(9, 0x1009, 0x9000, 0x9008, [&](unsigned long) {
+		while (!shadow_is_full(&stack))
+			EXPECT_EQ(enter_only(6, 0x9000, RTH), RTH);
+		unsigned long n = stack.depth;
+		enter_only(7, 0x9000, RTH);
+		EXPECT_EQ(stack.depth, n);
+		while (stack.depth > 1) {
+			struct ftrace_regs back = {};
+			back.sp = 0x9000, back.link = RTH;
+			ftrace_return_to_handler(&back);
+			EXPECT_EQ(back.link, RTH);
+		}
+	});
+	EXPECT_FALSE(ftrace_graph_dead);
+	EXPECT_TRUE(is_empty());
+	unregister_ftrace_graph(&a.ops);
+}
+
+TEST_F(fgraph, data_without_room_drops_them_at_the_next_call)
+{
+	user a(1);
+	a.words = 32;
+	register_ftrace_graph(&a.ops);
+	call(5, 0, [&] {
+		for (int i = 0; i < 100; i++) {
+			enter_only(6, 0x8000);
+			if (stack.last)
+				continue;
+			events.clear();
+			enter_only(7, 0x8000);
+			EXPECT_GT(events.size(), 2u);
+			EXPECT_EQ(stack.depth, 2u);
+			EXPECT_NE(stack.last, nullptr);
+			events.clear();
+			return;
+		}
+		ADD_FAILURE() << "there was always room";
+	});
+	unregister_ftrace_graph(&a.ops);
+}
+
+TEST_F(fgraph, an_interrupt_at_every_store_while_frames_are_dropped)
+{
+	user a(1);
+	bool inside = false;
+	a.words = 2;
+	register_ftrace_graph(&a.ops);
+	for (bool full : {false, true})
+		for (int at = 0, n = 1; at < n; at++) {
+			n = 0;
+			call(5, 0, [&] {
+				for (int i = 0; i < 3 && !full; i++)
+					enter_only(6 + i, 0x8000 - 64 * i);
+				if (full)
+					fill_with_left(&stack, 0x8000);
+				at_store = [&] {
+					if (inside || n++ != at)
+						return;
+					auto *top = stack.top;
+					auto *free = stack.free;
+					inside = true;
+					interrupt(1, [] { tree(7, 100, 102); });
+					inside = false;
+					ASSERT_EQ(stack.top, top);
+					ASSERT_EQ(stack.free, free);
+				};
+				if (full)
+					call(8, 64);
+			});
+			at_store = nullptr;
+			ASSERT_TRUE(is_empty());
+			ASSERT_FALSE(ftrace_graph_dead);
+		}
+	unregister_ftrace_graph(&a.ops);
+}
+
+TEST_F(fgraph, a_return_that_fits_no_frame_is_named_and_ends_tracing)
+{
+	user a(1);
+	register_ftrace_graph(&a.ops);
+	call(5, 0, [&] {
+		enter_only(6, 0x8000);
+		struct ftrace_regs back = {};
+		back.sp = 0x7000, back.link = RTH;
+		events.clear();
+		ftrace_return_to_handler(&back);
+		EXPECT_EQ(back.link, 0x4444u) << "the newest frame is the best guess";
 	});
 	EXPECT_TRUE(ftrace_graph_dead);
-	EXPECT_EQ(stopped.func, KERNEL_BASE + 16 * 7);
-	EXPECT_EQ(stopped.expected, 0x7000u);
-	EXPECT_EQ(stopped.found, 0x9000u);
+	EXPECT_EQ(stopped.func, KERNEL_BASE + 16 * 6);
+	EXPECT_EQ(stopped.expected, 0x8000u);
+	EXPECT_EQ(stopped.found, 0x7000u);
+	EXPECT_TRUE(events.empty());
 	EXPECT_TRUE(is_empty());
 	events.clear();
 	call(5);

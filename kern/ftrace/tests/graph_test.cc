@@ -1,4 +1,4 @@
-// needs: kern/ftrace/stages/graph.c kern/ftrace/stages/graph_walk.c kern/ftrace/graph/shadow_frame.c kern/ftrace/graph/shadow_var.c kern/ftrace/files/functions.c kern/ftrace/ops/ops.c kern/ftrace/core/hash.c kern/ftrace/core/glob.c kern/ftrace/files/filter.c kern/ftrace/stages/nomodules.c kern/ftrace/core/dynamic.c kern/ftrace/core/records.c kern/ftrace/core/patch.c kern/ftrace/tests/fake_kernel.c kern/ftrace/core/table.c kern/ftrace/core/ftrace.c -Ikern/ftrace/tests/host -Ikern/ftrace/tests/host/riscv64 -DKERNEL_BASE=0x10000000ul -DALIAS_BASE=0x30000000ul -DSHADOW_HOOK=1
+// needs: kern/ftrace/stages/graph.c kern/ftrace/stages/graph_walk.c kern/ftrace/graph/shadow_frame.c kern/ftrace/graph/shadow_room.c kern/ftrace/graph/shadow_var.c kern/ftrace/files/functions.c kern/ftrace/ops/ops.c kern/ftrace/core/hash.c kern/ftrace/core/glob.c kern/ftrace/files/filter.c kern/ftrace/stages/nomodules.c kern/ftrace/core/dynamic.c kern/ftrace/core/records.c kern/ftrace/core/patch.c kern/ftrace/tests/fake_kernel.c kern/ftrace/core/table.c kern/ftrace/core/ftrace.c -Ikern/ftrace/tests/host -Ikern/ftrace/tests/host/riscv64 -DKERNEL_BASE=0x10000000ul -DALIAS_BASE=0x30000000ul -DSHADOW_HOOK=1
 /*
  * Lab 5's function_graph, from the word in the call site to the return. A
  * processor is imitated: it looks at the site and at ftrace_graph_call, goes
@@ -8,6 +8,7 @@
 #include "fake_kernel.h"
 #include "asm-ftrace/hook.h"
 #include <cstring>
+#include <algorithm>
 #include <functional>
 #include <set>
 
@@ -80,7 +81,7 @@ struct graph : testing::Test {
 	struct shadow_stack stack;
 	struct ftrace_filter filter = {};
 	struct fgraph_ops user = {};
-	static std::string events; /* "+f" entry, "-f" return, of the f-th function */
+	static std::string events; /* "+f" entry, "-f" return, "/f" gone, of the f-th function */
 	static bool refuses;
 	static u32 overrun;
 
@@ -96,6 +97,10 @@ struct graph : testing::Test {
 		EXPECT_EQ(regs->arg[0], t->retval);
 		overrun = t->overrun;
 	}
+	static void gone(struct ftrace_graph_ent *t, struct fgraph_ops *)
+	{
+		events += "/" + std::to_string((t->func - KERNEL_BASE) / 64);
+	}
 	void SetUp() override
 	{
 		fake_reset();
@@ -107,11 +112,13 @@ struct graph : testing::Test {
 		memset(&stack, 0, sizeof(stack));
 		shadow_init(&stack);
 		host_current->ftrace = &stack;
+		host_current->stack = (void *)(0x90000 + 64 - THREAD_SIZE);
 		host_cpu->recursion = 0;
 		host_cpu->context_bit = 1;
 		filter = {};
 		user.entryfunc = entry;
 		user.retfunc = ret;
+		user.gonefunc = gone;
 		user.filter = &filter;
 		user.idx = -1;
 		events = "";
@@ -367,20 +374,49 @@ TEST_F(graph, a_user_that_left_is_not_called_for_old_frames_nor_is_the_next)
 	expect_empty();
 }
 
-TEST_F(graph, a_frame_that_does_not_fit_stops_tracing_and_the_right_caller_is_found)
+TEST_F(graph, calls_that_were_left_are_told_and_popped_and_tracing_goes_on)
 {
 	ASSERT_EQ(0, register_ftrace_graph(&user));
-	call(3, 0, [] { enter(4, 0x2222, 0x80000); /* and never returns */ });
-	EXPECT_TRUE(ftrace_graph_dead);
-	EXPECT_EQ(KERNEL_BASE + 64 * 4, stopped.func);
-	EXPECT_EQ(0x80000u, stopped.expected);
-	EXPECT_EQ(0x90000u, stopped.found);
-	EXPECT_EQ("+3+4", events) << "no return handler may run for a bad frame";
+	call(3, 0, [] {
+		enter(4, 0x2222, 0x80000);
+		enter(5, 0x3333, 0x70000);
+	});
+	EXPECT_EQ("+3+4+5/5/4-3", events);
+	EXPECT_FALSE(ftrace_graph_dead);
+	EXPECT_EQ(2u, overrun);
 	expect_empty();
 	call(5);
+	EXPECT_EQ("+3+4+5/5/4-3+5-5", events);
+}
+
+TEST_F(graph, no_other_user_is_told_of_a_call_that_was_left)
+{
+	struct fgraph_ops next = user;
+
+	ASSERT_EQ(0, register_ftrace_graph(&user));
+	call(3, 0, [&] {
+		enter(4, 0x2222, 0x80000);
+		unregister_ftrace_graph(&user);
+		register_ftrace_graph(&next);
+	});
 	EXPECT_EQ("+3+4", events);
-	EXPECT_EQ(0, unregister_ftrace_graph(&user));
-	EXPECT_EQ(-ENODEV, register_ftrace_graph(&user));
+	expect_empty();
+	unregister_ftrace_graph(&next);
+}
+
+TEST_F(graph, a_full_stack_drops_the_frames_of_calls_that_were_left)
+{
+	unsigned frames = sizeof(stack.words) / sizeof(struct shadow_frame);
+
+	ASSERT_EQ(0, register_ftrace_graph(&user));
+	call(3, 0, [&] {
+		for (unsigned i = 0; i < 3 * frames; i++)
+			enter(4, 0x2222, 0x90000 - 64);
+		EXPECT_EQ(6 * frames + 2, std::count(events.begin(), events.end(), '+') * 2) << "each call is traced";
+	});
+	EXPECT_EQ(3 * frames, std::count(events.begin(), events.end(), '/'));
+	EXPECT_FALSE(ftrace_graph_dead);
+	expect_empty();
 }
 
 TEST_F(graph, if_no_frame_fits_the_newest_one_is_taken)
@@ -391,7 +427,15 @@ TEST_F(graph, if_no_frame_fits_the_newest_one_is_taken)
 		EXPECT_EQ(0x1234u, leave(link, 0x70000));
 	});
 	EXPECT_TRUE(ftrace_graph_dead);
+	EXPECT_EQ(KERNEL_BASE + 64 * 3, stopped.func);
+	EXPECT_EQ(0x80000u, stopped.expected);
+	EXPECT_EQ(0x70000u, stopped.found);
+	EXPECT_EQ("+2+3", events) << "no handler may run after a bad frame";
 	expect_empty();
+	call(5);
+	EXPECT_EQ("+2+3", events);
+	EXPECT_EQ(0, unregister_ftrace_graph(&user));
+	EXPECT_EQ(-ENODEV, register_ftrace_graph(&user));
 }
 
 TEST_F(graph, a_return_without_any_frame_is_a_panic)
@@ -419,11 +463,13 @@ TEST_F(graph, what_an_entry_keeps_its_return_finds_and_only_that)
 {
 	static std::string found;
 	const unsigned frames = sizeof(stack.words) / sizeof(struct shadow_frame);
+	unsigned depth = 0;
 	std::function<void(unsigned)> down = [&](unsigned left) {
-		call(2, left & 1, [&] {
+		call(2, depth++, [&] {
 			if (left)
 				down(left - 1);
 		});
+		depth--;
 	};
 
 	found.clear();

@@ -98,7 +98,18 @@ static void profile_return(struct ftrace_graph_ret *trace, struct fgraph_ops *go
 	add(&call->profile->squared_high, (u64)(square >> 64) + carry);
 }
 
-static struct fgraph_ops profiler = {profile_entry, profile_return, &global_ops.filter, .idx = -1};
+/*
+ * It is not known when the program jumped out of the call, so its time is not added. Calls
+ * that it made and that returned count as the caller's.
+ */
+static void profile_gone(struct ftrace_graph_ent *trace, struct fgraph_ops *gops)
+{
+	const struct call *call = fgraph_retrieve_data(gops->idx, NULL);
+
+	add(fgraph_get_task_var(gops), call->before);
+}
+
+static struct fgraph_ops profiler = {profile_entry, profile_return, &global_ops.filter, .gonefunc = profile_gone, .idx = -1};
 
 /* ---- function_profile_enabled ---- */
 

@@ -237,6 +237,15 @@ static void trace_graph_return(struct ftrace_graph_ret *trace, struct fgraph_ops
 	irq_restore(flags);
 }
 
+/* No event: as when a thread exits inside a function, the function stays open in the text. */
+static void trace_graph_gone(struct ftrace_graph_ent *trace, struct fgraph_ops *gops)
+{
+	struct trace_graph *g = container_of(gops, struct trace_graph, user);
+
+	if (READ_ONCE(g->checks) & GRAPH_MARKED)
+		unselect_call(fgraph_get_task_var(&g->user), trace->depth);
+}
+
 /* ---- Which checks a call needs ---- */
 
 /*
@@ -319,6 +328,7 @@ static int graph_init(struct trace_array *tr)
 				      .retfunc = trace_graph_return,
 				      .filter = &tr->ops->filter,
 				      .private = tr,
+				      .gonefunc = trace_graph_gone,
 				      .direct = trace_graph_direct,
 				      .idx = -1};
 	set_graph(tr, g);
