@@ -51,9 +51,9 @@ static void trace_entry(struct fgraph_ops *user, unsigned long *parent, unsigned
 	struct ftrace_graph_ent trace = {.func = ip, .calltime = clock_ns()};
 	struct shadow_frame *f = shadow_push(s, ip, regs, trace.calltime, user->birth);
 
+	trace.depth = s->depth - 1; /* only now: the push may have dropped frames */
 	if (!f)
 		return;
-	trace.depth = s->depth - 1; /* only now: the push may have dropped frames */
 	if (user->entryfunc(&trace, user, regs))
 		*parent = (unsigned long)return_to_handler;
 	else
