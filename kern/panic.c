@@ -47,17 +47,20 @@ static void show_place(const struct unwind *u, const char *before)
 	printk(u->regs ? "%s%pS\n" : "%s%pB\n", before, (void *)u->pc);
 }
 
+static void trace_line(unsigned long pc, bool exact)
+{
+	printk(exact ? "  [<%016lx>] %pS\n" : "  [<%016lx>] %pB\n", pc, (void *)pc);
+}
+
 static void show_trace(struct unwind *u)
 {
-	char before[32];
-	bool more = true;
+	struct stack_lines lines = {trace_line, printk, "  "};
 
 	printk("Call trace:\n");
-	for (int i = 0; more && i < TRACE_MAX; i++) {
-		scnprintf(before, sizeof(before), "  [<%016lx>] ", u->pc);
-		show_place(u, before);
-		more = unwind_next(u);
-	}
+	do
+		stack_line(&lines, u->pc, u->regs);
+	while (unwind_next(u) && lines.printed < TRACE_MAX);
+	stack_lines_end(&lines);
 }
 
 static void __noreturn die(struct trap_frame *regs, struct unwind *u)

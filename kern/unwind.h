@@ -47,6 +47,24 @@ unsigned unwind_save(struct unwind *u, unsigned long *entries, unsigned max);
 unsigned stack_trace_save_pid(int pid, unsigned cpu, unsigned long *entries, unsigned max);
 
 /*
+ * Print a stack trace, one stack_line() for each address and then stack_lines_end(). If up to
+ * STACK_PERIOD_MAX lines repeat, as in a recursion, print() is told how often instead.
+ */
+#define STACK_PERIOD_MAX 4
+#define STACK_FRAMES_MAX (THREAD_SIZE / 16) /* a frame record has 16 bytes */
+struct stack_lines {
+	void (*line)(unsigned long pc, bool exact); /* exact: an interrupted pc, not a return address */
+	int (*print)(const char *fmt, ...);
+	const char *indent; /* of what is printed by print() */
+	unsigned printed; /* lines */
+	/* The rest is zero at the start, and private. */
+	unsigned period, skipped;             /* the next @period lines are like the last ones, @skipped times so far */
+	unsigned long seen[STACK_PERIOD_MAX]; /* the newest address first */
+};
+void stack_line(struct stack_lines *l, unsigned long pc, bool exact);
+void stack_lines_end(struct stack_lines *l);
+
+/*
  * A tracer that replaces return addresses links in a hook: for @pc, read from
  * @t's stack or link register, fn(t, pc, fp) returns the original address; @fp is
  * the frame pointer of the function that contains @pc. Any context.

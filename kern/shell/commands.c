@@ -88,6 +88,7 @@ struct ps {
 	u64 pid;
 	unsigned count, more;
 	struct thread rows[PS_MAX];
+	unsigned long entries[STACK_FRAMES_MAX];
 };
 
 static void ps_add(struct thread *t, void *arg)
@@ -117,13 +118,19 @@ static void ps_row(const struct thread *t)
 		   (unsigned long)(ms % 1000), t->comm);
 }
 
-static void ps_stack(const struct thread *t)
+static void ps_line(unsigned long pc, bool exact)
 {
-	unsigned long entries[48];
-	unsigned count = stack_trace_save_pid(t->pid, t->cpu, entries, ARRAY_SIZE(entries));
+	out_printf("       %pB\n", (void *)pc);
+}
+
+static void ps_stack(const struct thread *t, unsigned long *entries)
+{
+	unsigned count = stack_trace_save_pid(t->pid, t->cpu, entries, STACK_FRAMES_MAX);
+	struct stack_lines lines = {ps_line, out_printf, "       "};
 
 	for (unsigned i = 0; i < count; i++)
-		out_printf("       %pB\n", (void *)entries[i]);
+		stack_line(&lines, entries[i], false);
+	stack_lines_end(&lines);
 }
 
 static int ps_main(int argc, char **argv)
@@ -147,7 +154,7 @@ static int ps_main(int argc, char **argv)
 
 		ps_row(t);
 		if (stacks)
-			ps_stack(t);
+			ps_stack(t, ps->entries);
 	}
 	if (ps->more)
 		out_printf("and %u more\n", ps->more);

@@ -73,6 +73,54 @@ static void stack_overflow(void)
 	overflow_stack(1);
 }
 
+/* Ways to recurse: alone, or two functions in turn. Small frames, of which a stack has room for hundreds. */
+static volatile u64 depth;
+static void (*volatile at_depth)(void);
+static __noipa u64 recurse(u64 n)
+{
+	if (!n)
+		at_depth();
+	return n ? recurse(n - 1) + depth : 0;
+}
+static u64 recurse_even(u64 n);
+static __noipa u64 recurse_odd(u64 n)
+{
+	return recurse_even(n - 1) + depth;
+}
+static __noipa u64 recurse_even(u64 n)
+{
+	if (!n)
+		at_depth();
+	return n ? recurse_odd(n - 1) + depth : 0;
+}
+static void panic_now(void)
+{
+	panic("at depth");
+}
+static void sleep_now(void)
+{
+	sleep_ns(3600000000000);
+}
+static void deep_panic(void)
+{
+	at_depth = panic_now;
+	recurse(300);
+}
+static void deep_panic_of_two(void)
+{
+	at_depth = panic_now;
+	recurse_even(200);
+}
+static int deep_thread(void *unused)
+{
+	at_depth = sleep_now;
+	return recurse(300);
+}
+static void deep_sleep(void)
+{
+	kthread_run(deep_thread, NULL, -1, "deep");
+}
+
 /* A leaf without a frame record of its own, met by the interrupt that panics. */
 static volatile bool in_leaf;
 static __noipa u64 spinning_leaf(u64 n)
@@ -213,6 +261,9 @@ static const struct {
 	{"illegal", illegal_instruction},
 	{"break", break_point},
 	{"overflow", stack_overflow},
+	{"recursion", deep_panic},
+	{"recursion-of-two", deep_panic_of_two},
+	{"deep-thread", deep_sleep},
 	{"leaf", interrupted_leaf},
 	{"yield", yield_unpreemptible},
 	{"move", move_unpreemptible},

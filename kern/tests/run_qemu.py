@@ -37,6 +37,7 @@ from grading.report.side_by_side import PR_SET_PDEATHSIG  # noqa: E402
 from grading.stimulus import workload  # noqa: E402
 from grading.truth.returns import calls_to  # noqa: E402
 from grading.verdict import Stopped, Verdict  # noqa: E402
+from kern.ftrace.tests.waiting import until  # noqa: E402
 from kern.tests import app_host  # noqa: E402
 from qemu.emulator import find  # noqa: E402
 from qemu.machine import ARCHES, FINISHED, RAM_BASE, ROOT, Machine, initrd_of  # noqa: E402
@@ -1260,6 +1261,16 @@ def make_broken() -> None:
         subprocess.run(["fdtput", "-t", "x", str(made), *change.split()], check=True)
 
 
+DEEP = r".* recurse\+0x.*\n +\.\.\. the line above repeats 299 times\n"
+
+
+def deep_stack(run: Run) -> str:
+    """`ps -s` says once how often a line repeats, and goes on to the end of the stack."""
+    text = until(run.console, "ps -s", "repeats 299 times")
+    want = rf" sleep_ns\+0x.*\n.* recurse\+0x.*\n{DEEP}.* deep_thread\+0x.*\n.* thread_start\+0x"
+    return "" if re.search(want, text) else f"'ps -s' does not show '{want}' but:\n{text[-2000:]}"
+
+
 def panic_cases(arch: str) -> list[Case]:
     """Each mistake ends in a panic that names the mistake and the place where it was made."""
     kinds = {
@@ -1272,7 +1283,11 @@ def panic_cases(arch: str) -> list[Case]:
         "far": r"panic: execution of an unmapped address, 0xfffffeff8",
         "illegal": r"panic: (illegal|undefined) instruction[\s\S]*illegal_instruction\+0x",
         "break": r"panic: (ebreak|brk)[\s\S]*break_point\+0x",
-        "overflow": r"panic: the stack of thread \d+ \(shell\) overflowed",
+        "overflow": r"panic: the stack of thread \d+ \(shell\) overflowed[\s\S]* overflow_stack\+0x.*\n  \.\.\. the line above repeats \d+ times\n"
+                    r".* test_fault\+0x[\s\S]* thread_start_asm\+0x.*\nend of panic",
+        "recursion": rf"panic: at depth\n.*\nCall trace:\n.* panic_now\+0x.*\n.* recurse\+0x.*\n{DEEP}.* test_fault\+0x[\s\S]* thread_start_asm\+0x.*\nend of panic",
+        "recursion-of-two": r"panic: at depth\n.*\nCall trace:\n.* panic_now\+0x.*\n.* recurse_even\+0x.*\n(.* recurse_odd\+0x.*\n.* recurse_even\+0x.*\n)"
+                            r"  \.\.\. the 2 lines above repeat 99 times\n.* test_fault\+0x[\s\S]* thread_start_asm\+0x.*\nend of panic",
         "leaf": r"panic: in an interrupt[\s\S]*spinning_leaf\+0x.*\n.*spinning_thread\+0x.*\n.*thread_start\+0x",
         "yield": r"panic: schedule\(\) in a context that may not sleep[\s\S]*yield_unpreemptible\+0x",
         "move": r"panic: schedule\(\) in a context that may not sleep[\s\S]*move_unpreemptible\+0x",
@@ -1326,6 +1341,8 @@ def panic_cases(arch: str) -> list[Case]:
               for kind, function, thread, counts in (
                   ("stuck", "spin", r"[/a-z0-9]+:\d+", (2, 4)), ("stuck-thread", "spin_unpreemptible", r"spinner:\d+", (1, 2)),
                   ("stuck-masked", "spin_masked", r"spinner:\d+", (2, 4))) for n in counts),
+            *(Case(f"the stack of a thread in a recursion, {n} CPUs", arch, f"{FINISHED}-tests", n, [
+                prints("test-fault deep-thread", ""), deep_stack]) for n in (1, 4)),
             Case("a CPU that is not stuck", arch, f"{FINISHED}-tests", 2, [prints("test-fault busy-thread", ""), held_long], options=FAST_CLOCK),
             *(Case(f"panic: its callers under graph tracing, {n} CPUs", arch, FINISHED, n, [panics],
                    end=rf"panic: under graph tracing\n[\s\S]*{walk}") for n in (1, 4))]
