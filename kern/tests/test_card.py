@@ -41,6 +41,7 @@ class Case:
     fit: Callable[[bytes], bytes] | None = None  # what becomes of the FIT
     ends: str = ""  # U-Boot's last words; "": the kernel boots
     whole: bool = True  # the kernel has its initrd
+    crlf: bool = False  # extlinux.conf was saved with CR LF
 
 
 def cut(fit: bytes) -> bytes:
@@ -76,6 +77,7 @@ CASES = [
     Case("PXE, typed", (r"Retrieving file: pxelinux.cfg/default\n", "Filename 'initrd'", "Filename 'Image'", *KERNEL),
          types=("setenv autoload no", "dhcp", "pxe get", "pxe boot"), tftp=True),
     Case("a card without the initrd", ("Skipping callsite for failure retrieving initrd", NO_EXTLINUX, "Callsite: the file initrd is missing", *KERNEL), without=("initrd",), whole=False),
+    Case("extlinux.conf with CR LF", ("Retrieving file: /initrd", "Skipping callsite for failure retrieving initrd", NO_EXTLINUX, "Found U-Boot script /boot.scr|with script", *KERNEL), crlf=True),
     Case("a card without the kernel", ("Skipping callsite for failure retrieving kernel", NO_EXTLINUX), without=("Image",), ends="Callsite: the file Image is missing."),
     Case("a FIT that is cut in half", ("Bad FIT kernel image format",), types=TYPES_FIT, fit=cut, ends="can't get kernel image!"),
     Case("a FIT with a changed byte", ("Verifying Hash Integrity", "Bad hash value for 'hash-1'"), types=TYPES_FIT, fit=one_byte_changed,
@@ -97,7 +99,7 @@ def card(arch: str, case: Case) -> Path:
     if case.tftp:
         return ROOT / "build" / arch / "tftp"
     whole = ROOT / "build" / arch / "sdcard.img"
-    if not case.without and not case.fit:
+    if not case.without and not case.fit and not case.crlf:
         return whole
     return spoilt(whole, case, LOGS / f"{arch}-{case.name.replace(' ', '-')}.img", ROOT / "build" / arch / "card/callsite.itb")
 
@@ -107,6 +109,10 @@ def spoilt(whole: Path, case: Case, made: Path, fit: Path) -> Path:
     shutil.copyfile(whole, made)
     for name in case.without:
         subprocess.run(["mdel", "-i", f"{made}{PARTITION}", f"::{name}"], check=True)
+    if case.crlf:
+        conf = ["-i", f"{made}{PARTITION}", "::extlinux/extlinux.conf"]
+        lines = subprocess.run(["mtype", *conf], capture_output=True, check=True).stdout
+        subprocess.run(["mcopy", "-o", *conf[:2], "-", conf[2]], input=lines.replace(b"\n", b"\r\n"), check=True)
     if case.fit:
         subprocess.run(["mcopy", "-o", "-i", f"{made}{PARTITION}", "-", "::callsite.itb"], input=case.fit(fit.read_bytes()), check=True)
     return made
