@@ -139,7 +139,7 @@ def left(e: Evidence) -> Finding | None:
     stops, handlers = ([r for r in e.truth.hits[name] if r.seq > _bad_since(e)] for name in ("ftrace_graph_stop", "return_to_handler"))
     if not handlers:
         return Finding("rare_a to rare_f called each other, the user said yes to each, and none of them returned through return_to_handler", seq=_bad_since(e))
-    past = next((of[name] for name in CHAIN if (body := of[name].landed) and body.v[2] != e.kernel.symbol("return_to_handler")), None)
+    past = next((of[name] for name in CHAIN[:-1] if (body := of[name].landed) and body.v[2] != e.kernel.symbol("return_to_handler")), None)
     if past:
         return Finding(f"{past.name} was called, the user said yes, and the return was not patched", seq=past.seq)
     went = sorted(((r.seq, name, r.v[0]) for name in ("rare_lost", *(place for _, place, *_ in RETURNS)) for r in e.truth.hits[name]))

@@ -237,10 +237,22 @@ class Swept(unittest.TestCase):
         self.sees(rare.left, e, "none of them returned through return_to_handler")
 
     def test_a_frame_that_is_not_said_to_be_bad(self) -> None:
-        for at in range(3):
-            e = self.forged()
-            self.without(e, "ftrace_graph_stop", at)
-            self.sees(rare.left, e, "ftrace_graph_stop must be called with")
+        e = self.forged()
+        self.without(e, "ftrace_graph_stop", 0)
+        self.sees(rare.left, e, "ftrace_graph_stop must be called with")
+
+    def test_a_frame_that_fits_and_is_said_to_be_bad(self) -> None:
+        e = self.forged()
+        began = rare.calls(e)["rare_a"].seq
+        handler = next(r for r in e.truth.handlers if r.seq > began)
+        stops = e.truth.hits["ftrace_graph_stop"]
+        e.truth.hits = e.truth.hits | {"ftrace_graph_stop": [stops[-1]._replace(seq=handler.seq + 1), *stops]}
+        self.sees(rare.left, e, "ftrace_graph_stop must not be called, because a frame with that sp is there")
+
+    def test_users_that_are_not_told_of_calls_that_were_left(self) -> None:
+        e = self.forged()
+        e.truth.rare = [r for r in e.truth.rare if r.addr != e.kernel.symbol("rare_gone")]
+        self.sees(rare.left, e, "handler 5 of the user must be rare_gone for rare_e")
 
     def test_a_return_past_frames_that_goes_astray(self) -> None:
         for place in ("rare_home_f", "rare_home_c", "rare_home_a"):

@@ -1114,6 +1114,8 @@ def traced_cases(arch: str) -> list[Case]:
                [*twice_alone("kt_livepatch", n), shows("kt_sites", ", 0 unlike their record")], options=TURNS) for n in (1, 4)),
         *(Case(f"function_graph's users on {n} CPUs", arch, f"{FINISHED}-tests", n,
                twice_alone("kt_graph", n), options=turns) for n in (1, 4)),
+        *(Case(f"functions that are left by a jump, lab {lab} on {n} CPUs", arch, f"lab{lab}-tests", n,
+               [*twice_alone("kt_jump", n), works()], options=turns) for lab, n in ((5, 1), (6, 4), (8, 1), (8, 4))),
         *(Case(f"lab 5's function_graph on {n} CPUs", arch, "lab5-tests", n,
                [promises("kt_graph"), promises("test-unwind function function_graph"), promises("hostile 5 3"),
                 shows("kt_sites", ", 0 unlike their record"),

@@ -7,7 +7,7 @@
 #include "app.h"
 
 #define F __attribute__((noipa))
-typedef long long wide __attribute__((mode(TI)));
+typedef __int128 wide;
 
 struct one {
 	int a;
