@@ -11,6 +11,12 @@
 #include "strerror.h"
 #include "string.h"
 
+/* A CR comes with an `append` line that an editor ended with CR LF: U-Boot passes it on. */
+static bool is_blank(char c)
+{
+	return c == ' ' || c == '\t' || c == '\n' || c == '\r';
+}
+
 /* The next argument, without its quotes; advances *@text. False at the end. */
 static bool next_argument(const char **text, char *arg, size_t size)
 {
@@ -18,11 +24,11 @@ static bool next_argument(const char **text, char *arg, size_t size)
 	size_t len = 0;
 	bool quoted = false;
 
-	while (*p == ' ' || *p == '\t' || *p == '\n')
+	while (is_blank(*p))
 		p++;
 	if (!*p)
 		return false;
-	for (; *p && (quoted || (*p != ' ' && *p != '\t' && *p != '\n')); p++) {
+	for (; *p && (quoted || !is_blank(*p)); p++) {
 		if (*p == '"')
 			quoted = !quoted;
 		else if (len < size - 1)

@@ -45,6 +45,13 @@ TEST(param, hands_each_value_to_its_handler)
 	EXPECT_EQ("", said);
 }
 
+/* U-Boot passes on the CR of an `append` line that ends with CR LF. */
+TEST(param, a_return_ends_an_argument)
+{
+	EXPECT_EQ(parse("trace=function\n"), parse("trace=function\r"));
+	EXPECT_EQ(parse("trace=a verbose"), parse("trace=a\r\nverbose\r\n"));
+}
+
 TEST(param, quotes_keep_blanks_together)
 {
 	EXPECT_EQ((std::vector<std::string>{"two words"}), parse("trace=\"two words\""));

@@ -101,6 +101,10 @@ int register_fprobe_syms(struct fprobe *fp, const char *const *, int)
 	by_address = false;
 	return 0;
 }
+void fprobe_lose_soon(void) /* there is no shadow stack here */
+{
+}
+
 int unregister_fprobe(struct fprobe *fp)
 {
 	registered = registered == fp ? NULL : registered;
