@@ -40,7 +40,8 @@ KEYS: dict[str, tuple[str, dict[str, tuple[float | None, float | None, float | N
     "kprobe_entry": ("kprobe at an entry, without an event", {"riscv64": (None, None, None), "arm64": (None, None, None)}),
     "kprobe_body": ("kprobe in a body, without an event", {"riscv64": (None, None, None), "arm64": (None, None, None)}),
     # Must: a quarter of Linux's kretprobe event on arm64, on both: Linux's riscv64 refuses it, and Debian's kernels have no fprobe.
-    "kretprobe": ("kretprobe event", {"riscv64": (None, 415, 400), "arm64": (1660, 415, 350)}),
+    # And the store and the load of t2 on riscv64 (docs/caller.md).
+    "kretprobe": ("kretprobe event", {"riscv64": (None, 417, 400), "arm64": (1660, 415, 350)}),
     "fprobe": ("fprobe, entry and exit", {"riscv64": (None, 415, 320), "arm64": (None, 415, 280)}),
     "fprobe_other": ("another one on another function, adds", {"riscv64": (None, 0, 0), "arm64": (None, 0, 0)}),
     "fprobe_entry": ("fprobe, entry alone", {"riscv64": (None, 130, 110), "arm64": (None, 100, 85)}),

@@ -81,7 +81,8 @@ struct call {
 	unsigned long func;
 	int depth;
 };
-static struct call calls[4 * MOST * LOOPS]; /* entered, and neither returned nor gone; the newest last */
+/* Entered, and neither returned nor gone; the newest last. Each has a frame of the shadow stack. */
+static struct call calls[SHADOW_SIZE / sizeof(unsigned long)];
 static unsigned open, entries, returns, gone, wrong, refused;
 static u32 overrun;
 static bool stacks; /* walk the stack, too */
