@@ -14,7 +14,7 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -204,9 +204,9 @@ def unlike(kernel: Kernel) -> str:
 @contextmanager
 def no_build(folder: Path) -> Iterator[None]:
     """Meanwhile no make builds in this folder: each has the folder's lock while it does."""
-    with (folder / ".lock").open() if (folder / ".lock").exists() else nullcontext() as held:
-        if held:
-            fcntl.flock(held, fcntl.LOCK_SH)
+    with ExitStack() as stack:
+        if (folder / ".lock").exists():
+            fcntl.flock(stack.enter_context((folder / ".lock").open()), fcntl.LOCK_SH)
         yield
 
 
