@@ -20,6 +20,7 @@ import io
 import struct
 import sys
 from itertools import pairwise
+from pathlib import Path
 from typing import NamedTuple
 
 from elftools.dwarf.compileunit import CompileUnit
@@ -28,6 +29,7 @@ from elftools.dwarf.locationlists import BaseAddressEntry, LocationEntry, Locati
 from elftools.elf.elffile import ELFFile
 
 sys.dont_write_bytecode = True  # on a full disk Python 3.11 may write half of it, which is read the next time
+sys.path.insert(0, str(Path(__file__).resolve().parent))
 from output import put  # noqa: E402
 
 STT_FUNC, STB_LOCAL, SHT_SYMTAB = 2, 0, 2
