@@ -61,7 +61,7 @@ def refused(path: Path, why: str) -> Unusable:
 
 
 @dataclass(frozen=True)
-class Edit:
+class SourceEdit:
     path: Path  # where it is written
     file: str
     part: str  # the function, the label or TOP; "" for a whole file
@@ -73,7 +73,7 @@ class Edit:
 
 
 @dataclass(frozen=True)
-class Part:
+class SourcePart:
     """A function, or a label and its code. The body of a function begins with its brace."""
 
     name: str
@@ -84,7 +84,7 @@ class Part:
 
 # ---- read --------------------------------------------------------------------
 
-def split(path: Path) -> tuple[str, list[Edit]]:
+def split(path: Path) -> tuple[str, list[SourceEdit]]:
     """The text before the edits, and the edits."""
     text, *chunks = EDIT.split(path.read_text())
     if MARK.search(text):
@@ -101,11 +101,11 @@ def _lines(text: str) -> str:
     return f"{inner}\n" if inner else ""
 
 
-def _read(path: Path, chunk: str) -> Edit:
+def _read(path: Path, chunk: str) -> SourceEdit:
     if place := PLACE.fullmatch(chunk):
-        edit = Edit(path, place[1], place[2], _lines(place[3]), _lines(place[4] or ""))
+        edit = SourceEdit(path, place[1], place[2], _lines(place[3]), _lines(place[4] or ""))
     elif whole := WHOLE.fullmatch(chunk):
-        edit = Edit(path, whole[1], "", "", _lines(whole[2]))
+        edit = SourceEdit(path, whole[1], "", "", _lines(whole[2]))
     else:
         first = chunk.split("\n", 1)[0]
         raise refused(path, f"'{first}' must be 'In FILE, FUNCTION:'; then come lines, and "
@@ -123,22 +123,22 @@ def _read(path: Path, chunk: str) -> Edit:
 
 # ---- applied -------------------------------------------------------------------
 
-def parts(file: str, text: str) -> list[Part]:
+def parts(file: str, text: str) -> list[SourcePart]:
     """The functions of a C file, the labels of an assembly file but for those of the start only."""
     if file.endswith(".S"):
         starts = [range(*m.span()) for m in START.finditer(text)]
         labels = [m for m in LABEL.finditer(text) if not any(m.start() in only for only in starts)]
         ends = [*(m.start() for m in labels[1:]), len(text)]
-        return [Part(m[1], m.start(), m.start(), end) for m, end in zip(labels, ends)]
+        return [SourcePart(m[1], m.start(), m.start(), end) for m, end in zip(labels, ends)]
     found = []
     for head in FUNCTION.finditer(text):
         names, end = re.findall(r"(\w+)\(", head[0]), END.search(text, head.end())
         if names and end:
-            found.append(Part(names[-1], head.start(), head.end(), end.end()))
+            found.append(SourcePart(names[-1], head.start(), head.end(), end.end()))
     return found
 
 
-def _found(edit: Edit, text: str) -> int:
+def _found(edit: SourceEdit, text: str) -> int:
     """Where the edit's old text is."""
     of_file = parts(edit.file, text)
     mine = [p for p in of_file if p.name == edit.part]
@@ -159,7 +159,7 @@ def _found(edit: Edit, text: str) -> int:
     return found[0]
 
 
-def _applied(edits: list[Edit], text: str) -> str:
+def _applied(edits: list[SourceEdit], text: str) -> str:
     """The file's text with its edits. Each is looked for in the text as it was."""
     placed = sorted(((_found(edit, text), edit) for edit in edits), key=lambda one: one[0])
     for (start, edit), (after, other) in pairwise(placed):
@@ -170,9 +170,9 @@ def _applied(edits: list[Edit], text: str) -> str:
     return text
 
 
-def apply(edits: Iterable[Edit], tree: Path) -> dict[str, str]:
+def apply(edits: Iterable[SourceEdit], tree: Path) -> dict[str, str]:
     """The files that the edits change in the tree, as they become. Nothing is written."""
-    of_file: dict[str, list[Edit]] = {}
+    of_file: dict[str, list[SourceEdit]] = {}
     for edit in edits:
         of_file.setdefault(edit.file, []).append(edit)
     return {file: _of_tree(mine, tree / file) for file, mine in of_file.items()}
@@ -182,7 +182,7 @@ def _text(path: Path) -> str:
     return path.read_text() if path.is_file() else ""
 
 
-def _of_tree(edits: list[Edit], path: Path) -> str:
+def _of_tree(edits: list[SourceEdit], path: Path) -> str:
     whole = next((edit for edit in edits if not edit.part), None)
     if whole and len(edits) > 1:
         raise whole.refused("a whole file has no other edit")
@@ -193,7 +193,7 @@ def _of_tree(edits: list[Edit], path: Path) -> str:
     return whole.new if whole else _applied(edits, _text(path))
 
 
-def diff(edits: Iterable[Edit], tree: Path) -> str:
+def diff(edits: Iterable[SourceEdit], tree: Path) -> str:
     """The edits as a unified diff."""
     def lines(text: str) -> list[str]:
         return text.splitlines(keepends=True)

@@ -40,7 +40,7 @@ from grading.elf.elf import Kernel
 from grading.machine.machine import ended_by_signals
 from grading.report import report, side_by_side
 from grading.selftest import edits
-from grading.selftest.edits import Edit, Unusable
+from grading.selftest.edits import SourceEdit, Unusable
 from grading.session import rubric, session
 from grading.verdict import Verdict
 from qemu.machine import ARCHES, ROOT
@@ -88,7 +88,7 @@ class Wrong:
         return [int(n) for n in self.listed("CPUs")] or [1]
 
     @cached_property
-    def edits(self) -> list[Edit]:
+    def edits(self) -> list[SourceEdit]:
         return edits.split(self.path)[1]
 
     @property

@@ -69,7 +69,7 @@ class Edited(unittest.TestCase):
         (self.tree / FILE).write_text(C)
         (self.tree / ASM).write_text(S)
 
-    def read(self, *texts: str) -> list[edits.Edit]:
+    def read(self, *texts: str) -> list[edits.SourceEdit]:
         path = self.tree / "it.edit"
         path.write_text("\n".join(["Verdict: fail\n\nA sentence.\n", *texts]))
         before, found = edits.split(path)
@@ -158,7 +158,7 @@ class Changed(Edited):
                     self.assertTrue(all(f"{p.name}(" in text[p.start:p.body] for p in found))
 
 
-class Refused(Edited):
+class RefusedEdits(Edited):
     def test_a_text_that_is_there_twice(self) -> None:
         twice = "the text must be there once, and is there 2 times:\n\t"
         self.refused(f"{FILE}, first: {twice}call();", edit("first", "\tcall();"))
@@ -226,7 +226,7 @@ class Refused(Edited):
         self.refused("it has no edit")
 
 
-class Shown(Edited):
+class ShownEdits(Edited):
     def test_the_diff_makes_the_edited_files(self) -> None:
         found = self.read(edit("second", "\tx++;", "\tx--;"), edit("inner", "\tret", file=ASM))
         want, text = edits.apply(found, self.tree), edits.diff(found, self.tree)
