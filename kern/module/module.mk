@@ -13,7 +13,7 @@ proved_modules := $(if $(has_modules),$(packed))
 module_flags := $(filter-out -g -Werror,$(CFLAGS)) -DSTAGE=$(LAST_LAB) -DHOOK_entry=1 -DMODULE=1 \
 	$(arch_cflags) $(traced.entry) -iquote kern $(ftrace_includes) -iquote $(shared)
 module = $(call say,MODULE,$@)$(cc) $(module_flags) $(if $(CI),-Werror) $(depends) \
-	-MF $(@:.ko=.d) -c -o $@.new $< && mv $@.new $@
+	-MF $(@:.ko=.d) -MT $@ -c -o $@.new $< && mv $@.new $@
 # $(call keep,words): write the words into $@, unless it has them. The files below depend on it.
 keep = mkdir -p $(@D); echo '$1' | cmp -s - $@ || echo '$1' > $@
 
