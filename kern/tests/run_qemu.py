@@ -18,6 +18,7 @@ import subprocess
 import sys
 import textwrap
 import time
+import traceback
 import zlib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -212,7 +213,7 @@ def answers(run: Run, before: bytes, seconds: float) -> str:
 
 
 LINE_LIMIT = 1023  # characters: LINE_MAX of kern/shell/line.h, without the NUL
-REFUSED = f"shell: a line has at most {LINE_LIMIT} characters; this one has more and was not run.\n"
+TOO_LONG = f"shell: a line has at most {LINE_LIMIT} characters; this one has more and was not run.\n"
 
 
 def limit() -> Step:
@@ -222,7 +223,7 @@ def limit() -> Step:
             text = "x" * (length - len("echo "))
             run.console.begin(f"echo {text}")
             said = run.console.wait_for(lambda tail: tail.endswith(f"\n{PROMPT}"), HANGS, "prompt after a long line")
-            if (f"\n{text}\n" in said) != (length <= LINE_LIMIT) or (REFUSED in said) != (length > LINE_LIMIT):
+            if (f"\n{text}\n" in said) != (length <= LINE_LIMIT) or (TOO_LONG in said) != (length > LINE_LIMIT):
                 return f"a line of {length} characters: {said[-300:]!r}"
         return ""
     return step
@@ -233,7 +234,7 @@ def flood(before: bytes = b"", rest: bytes = b"") -> Step:
     def step(run: Run) -> str:
         run.console.send(before + b"x" * 22000 + rest + b"\r")
         try:
-            run.console.wait_for(lambda text: text.endswith(REFUSED + PROMPT), HANGS, "sentence that refuses a line of 22,000 characters")
+            run.console.wait_for(lambda text: text.endswith(TOO_LONG + PROMPT), HANGS, "sentence that refuses a line of 22,000 characters")
         except Stopped as stopped:
             return str(stopped)
         return answers(run, b"", HANGS)
@@ -1432,7 +1433,10 @@ def part_of(case: Case) -> str:
 def reported(name: str) -> bool:
     case = by_name()[name]
     began, used = time.monotonic(), sum(os.times()[:4])
-    wrong = run_case(case)
+    try:
+        wrong = run_case(case)
+    except Exception:  # a case's own mistake: the other cases still run
+        wrong = traceback.format_exc()
     took = f"{time.monotonic() - began:.1f} s, {sum(os.times()[:4]) - used:.1f} s of a processor"
     print(f"FAILED {case.full_name}\n{textwrap.indent(wrong, '     ')}" if wrong else f"ok     {case.full_name} ({took})", flush=True)
     return not wrong

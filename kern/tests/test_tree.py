@@ -1,8 +1,10 @@
 """Rules for the files of the tree: none is empty, the two architectures have the same files, and the kernel names no lab and no harness."""
+import ast
 import re
 import subprocess
 import unittest
 from collections import Counter
+from collections.abc import Iterator
 from pathlib import Path
 
 from qemu.machine import ARCHES, ROOT
@@ -20,6 +22,22 @@ def files(*folders: str) -> list[Path]:
 
 def product(*folders: str) -> list[Path]:
     return [path for path in files(*folders) if "tests" not in path.parts]
+
+
+def named_twice(scope: ast.Module | ast.ClassDef) -> Iterator[tuple[str, int]]:
+    """The functions, classes and constants of a module, or of its classes, whose name another one had before, and their lines."""
+    seen = set()
+    for node in scope.body:
+        names = []
+        if isinstance(node, (ast.FunctionDef, ast.ClassDef)) and not node.decorator_list:
+            names = [node.name]
+        elif isinstance(node, (ast.Assign, ast.AnnAssign)):
+            targets = node.targets if isinstance(node, ast.Assign) else [node.target]
+            names = [found.id for target in targets for found in ast.walk(target) if isinstance(found, ast.Name)]
+        if isinstance(node, ast.ClassDef):
+            yield from named_twice(node)
+        yield from ((name, node.lineno) for name in names if name in seen)
+        seen.update(names)
 
 
 class Tree(unittest.TestCase):
@@ -48,6 +66,14 @@ class Tree(unittest.TestCase):
             if "FTRACE_OPS_FL_RECURSION" in text:
                 callbacks = re.findall(r"^(.*)\n?(\w+)\(unsigned long ip, unsigned long parent_ip, struct ftrace_ops \*op", text, re.M)
                 self.assertEqual([name for before, name in callbacks if not before.startswith("CALLBACK")], [], path)
+
+    def test_no_python_name_is_defined_twice(self) -> None:
+        """The second would silently take the place of the first."""
+        twice = [f"{path}:{line}: {name} is defined again" for path in files("*.py")
+                 for name, line in named_twice(ast.parse((ROOT / path).read_text()))]
+        self.assertEqual(twice, [])
+        self.assertEqual(list(named_twice(ast.parse("A = 1\nclass B:\n    def f(self): pass\n    def f(self): pass\nA, C = 2, 3"))),
+                         [("f", 4), ("A", 5)])
 
     def test_every_macro_is_used(self) -> None:
         sources = [path for path in files("kern", "boot", "labs") if path.suffix in (".c", ".h", ".S", ".cc", ".edit")]
