@@ -576,17 +576,15 @@ class Graded(unittest.TestCase):
         self.assertEqual((grade.points, grade.possible), (30, 30), [r.findings for r in grade.results])
 
     def test_make_grades_the_machine_at_a_line(self) -> None:
-        """The command is what `make grade` would run, but for the folders: another test may write into build/ now. UBOOT= is one line, in which a quote is
-        the shell's."""
+        """The command is what `make grade` would run, but that the kernel is built already, and that it has a folder for its results. UBOOT= is one line,
+        in which a quote is the shell's."""
         machine = self.machine("arm64", 3)
         types = boot_script(machine).replace("'", "").splitlines()
         with tempfile.TemporaryDirectory() as folder, at_a_line(machine, 0.001, 1) as pty:
-            Path(folder, "kernels").mkdir()
-            Path(folder, "kernels/arm64").symlink_to(ROOT / "build/arm64/lab3")
             said = subprocess.check_output(["make", "-n", "-C", str(ROOT), "grade", "LAB=3", "ARCH=arm64", f"MACHINE=pty:{pty}", f"POWER=echo >> {folder}/power",
                                             "UBOOT_PROMPT==> ", f"UBOOT={'; '.join(types)}"], text=True)
             command = next(line for line in said.replace("\\\n", " ").splitlines() if "-m grading --lab" in line)
-            done = subprocess.run(f"{command} --kernels {folder}/kernels --out {folder}", shell=True, cwd=ROOT, capture_output=True, text=True, check=False)
+            done = subprocess.run(f"{command} --make true --out {folder}", shell=True, cwd=ROOT, capture_output=True, text=True, check=False)
             self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
             self.assertIn("30 of 30 points", done.stdout)
             self.assertEqual(Path(folder, "power").read_text(), "on\noff\n")
