@@ -16,7 +16,8 @@ shared := build/$(ARCH)/include
 gcc := $(cross)gcc
 cc := $(ccache) $(gcc)
 
-cflags = $(CFLAGS) -DSTAGE=$(stage) -DHOOK_$(hook)=1 $(if $(START),-DLAB_START=$(START)) \
+cflags = $(CFLAGS) -DSTAGE=$(stage) -DHOOK_$(hook)=1 $(if $(has_modules),-DCONFIG_MODULES=1) \
+	$(if $(has_probes),-DCONFIG_KPROBES=1) $(if $(START),-DLAB_START=$(START)) \
 	$(if $(TESTS),-DCONFIG_TESTS=1) $(if $(DEBUG),-DCONFIG_DEBUG=1) $(arch_cflags)
 includes = -Ikern $(ftrace_includes) -Ikern/shell -I$(shared) -I$(out) -I$(out)/include
 depends := -MMD -MP

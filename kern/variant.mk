@@ -13,6 +13,7 @@ LAST_LAB := $(lastword $(STAGES))
 stage := $(or $(LAB),$(START),$(if $(filter mcount,$(HOOK)),3,$(LAST_LAB)))
 hook := $(if $(filter 1 2 3,$(stage)),mcount,entry)
 has_modules := $(filter 7 8,$(stage))
+has_probes := $(filter 8,$(stage))
 app_name := $(basename $(notdir $(APP)))
 module_name := $(basename $(notdir $(MODULE)))
 

@@ -28,7 +28,7 @@ from qemu import disk  # noqa: E402
 from qemu.machine import ARCHES  # noqa: E402
 
 # A file that would show a student how to do a lab is included only as an object, for each stage that links it.
-WALK, DIRECT, FPROBE = "kern/ftrace/stages/graph_walk", "kern/ftrace/trace/trace_graph_direct", "kern/ftrace/probes/fprobe"
+WALK, DIRECT, FPROBE = "kern/ftrace/graph/graph_walk", "kern/ftrace/trace/trace_graph_direct", "kern/ftrace/probes/fprobe"
 HIDDEN = ((5, WALK), (6, DIRECT), (7, DIRECT), (8, DIRECT), (8, FPROBE))
 CONTENTS = ("docs/index.md", "docs/mkdocs.yml")  # a line for each page
 INSTRUCTORS = re.compile(r"labs/(?!\d+-[^/]+/(?!wrong/|equivalent$)|(student|staff|begun|handed_in)\.mk$|begun\.py$)|grading/(tests/|classroom/|selftest/(edits|wrong|mutants|mutations|class_of|handed_out)\.py$)|\.ci/run$|docs/(instructors|platforms)\.md$|"

@@ -15,7 +15,7 @@ from grading import __main__ as program
 from grading.report.beneath import as_handed_out, graded_halves, nothing_own, untouched, waiting
 
 FILES = {2: ["kern/ftrace/tools/recordmcount.c", "kern/ftrace/core/records.c"], 4: ["kern/ftrace/<arch>/caller.S", "kern/ftrace/<arch>/other.S"],
-         5: ["kern/ftrace/stages/graph.c"]}
+         5: ["kern/ftrace/graph/fgraph_one.c"]}
 LINKED = ["2/kern/ftrace/core/records.o", "4/kern/ftrace/{}/caller.o"]  # in lab 5's kernel
 
 

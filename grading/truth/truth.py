@@ -40,7 +40,7 @@ GRACE = "synchronize_sched"  # waits for a grace period
 MODULES = ("ftrace_module_enable", "ftrace_add_table", "ftrace_module_release", "profile_forget_modules", "ftrace_make_call", "ftrace_make_nop",
            "ftrace_modify_call")
 # The first entry of which a kernel has a file applies: the files whose stores and barriers are logged; helpers that store for them.
-ORDERED_CODE = ((("kern/ftrace/stages/graph.c", "kern/ftrace/graph/fgraph.c", "kern/ftrace/graph/shadow_frame.c"), ("memcpy", "memset")),
+ORDERED_CODE = ((("kern/ftrace/graph/fgraph_one.c", "kern/ftrace/graph/fgraph.c", "kern/ftrace/graph/shadow_frame.c"), ("memcpy", "memset")),
                 (("kern/ftrace/ops/ops.c", "kern/ftrace/core/hash.c"), ()), (("kern/ftrace/core/patch.c",), ()))
 # Variables that events load while another CPU may store into them.
 ORDERED_DATA = {"fgraph_stamp": 8, "fgraph_slots": 8, "fgraph_array": 128, "ftrace_graph_dead": 1}

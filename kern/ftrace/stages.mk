@@ -11,21 +11,21 @@
 #	8       probes, their events, live patches; the finished kernel
 STAGES := 1 2 3 4 5 6 7 8
 
-ftrace_lab.1 := mcount.S static.c norecords.c
+ftrace_lab.1 := mcount.S static.c
 ftrace_lab.2 := mcount.S static.c records.c table.c functions.c
-ftrace_lab.3 := mcount.S mcount_caller.S islands.S records.c table.c functions.c patch.c dynamic.c single.c filter.c glob.c nomodules.c
-ftrace_lab.4 := caller.S islands.S records.c table.c functions.c patch.c dynamic.c ops.c hash.c filter.c glob.c instances.c trace_stack.c nomodules.c
+ftrace_lab.3 := mcount.S mcount_caller.S islands.S records.c table.c set.c functions.c patch.c dynamic.c single.c filter.c filter_files.c glob.c
+ftrace_lab.4 := caller.S islands.S records.c table.c set.c functions.c patch.c dynamic.c ops.c hash.c filter.c filter_files.c glob.c instances.c trace_stack.c
 ftrace_graph := graph.S shadow.c shadow_frame.c shadow_room.c shadow_var.c trace_graph.c trace_graph_output.c trace_args.c ring_region.c last_boot.c
-ftrace_lab.5 := $(ftrace_lab.4) $(ftrace_graph) graph_caller.S graph.c graph_walk.c trace_graph_nodirect.c
+ftrace_lab.5 := $(ftrace_lab.4) $(ftrace_graph) graph_caller.S fgraph_one.c graph_walk.c
 ftrace_lab.6 := $(ftrace_lab.4) $(ftrace_graph) fgraph.c trace_graph_direct.c profile.c
-ftrace_modules := trampoline.c ftrace_module.c module_records.c module_tables.c mod_filter.c ftrace_exports.c
-ftrace_lab.7 := $(filter-out nomodules.c,$(ftrace_lab.6)) $(ftrace_modules) noprobes.c
-ftrace_lab.8 := $(filter-out noprobes.c,$(ftrace_lab.7)) probe_exports.c \
+ftrace_modules := trampoline.c ftrace_module.c module_records.c mod_filter.c ftrace_exports.c
+ftrace_lab.7 := $(ftrace_lab.6) $(ftrace_modules)
+ftrace_lab.8 := $(ftrace_lab.7) probe_exports.c \
 	kprobes.c kprobe_hit.c kprobe_text.c sites.c fprobe.c kretprobe.c livepatch.c \
 	probe_parse.c event_filter.c probe_fetch.c probe_print.c probe_events.c probe_files.c error_log.c
 
 # The rooms (README.md): a file's name says it in all of them.
-ftrace_rooms := $(addprefix kern/ftrace/,ring tracefs core ops graph probes trace stages files modules probe_events)
+ftrace_rooms := $(addprefix kern/ftrace/,ring tracefs core ops filters graph probes trace files modules probe_events)
 ftrace_includes := $(addprefix -iquote ,$(ftrace_rooms))
 ftrace_headers := $(wildcard $(addsuffix /*.h,$(ftrace_rooms) kern/ftrace/riscv64 kern/ftrace/arm64))
 ftrace_c := $(wildcard $(addsuffix /*.c,$(ftrace_rooms)))

@@ -19,25 +19,21 @@
  * The folder core/:
  *
  *	records.c	finds a record by its address; checks a table
- *	table.c		the list of tables, the numbers of records, sets of records
+ *	table.c		the list of tables; the numbers and names of records
+ *	set.c		sets of records that are edited
  *	dynamic.c	the stub that a site calls, the word that must be there, ftrace_bug()
  *	patch.c		reads, compares and stores the word at a site; a batch
  *	hash.c, glob.c	a set of functions that an event searches; patterns of names
  *	ftrace.c	ftrace_lock, global_ops, the guard against recursion
  *
- * At boot kern/main.c calls ftrace_init() (dynamic.c; labs 1 and 2: stages/static.c). A
- * change comes from ops/, stages/ or modules/, in a batch: ftrace_call_addr() computes the
+ * At boot kern/main.c calls ftrace_init() (dynamic.c; labs 1 and 2: ops/static.c). A
+ * change comes from ops/ or modules/, in a batch: ftrace_call_addr() computes the
  * stub from the record's region, ftrace_make_call() and its two neighbours store, and
  * ftrace_refuse() reports a site that has another word.
  *
- * Every later room may call this one. Not all that ftrace.h and tracer.h declare is here:
- * - ops/ or stages/: the registration of ops, and a filter that is finished (ftrace_set_hash(),
- *   ftrace_filter_commit(), ftrace_filter_has(), ftrace_filter_free(), and others)
- * - files/: ftrace_set_filter(), ftrace_filter_edit(), ftrace_set_new(), ftrace_set_free(),
- *   ftrace_set_apply(), ftrace_name(), ftrace_show_name()
- * - modules/: ftrace_add_table(), and (or stages/nomodules.c) ftrace_mod_*()
- * Of later rooms this one calls only ftrace_hash_list() and ftrace_hash_unlist() (hash.h),
- * and in ftrace_switch() a table's verify().
+ * Every later room may call this one. ftrace.h and tracer.h declare, too, what ops/ has (the
+ * registration of ops, and a filter that is finished) and filters/ (ftrace_set_filter(),
+ * ftrace_filter_edit()). This room calls no later one, but a table's verify().
  */
 #ifndef FTRACE_FTRACE_H
 #define FTRACE_FTRACE_H

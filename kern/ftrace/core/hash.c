@@ -52,6 +52,8 @@ void ftrace_hash_add(struct ftrace_hash *hash, u32 offset)
 
 void ftrace_hash_free(struct ftrace_hash *hash)
 {
+	if (!hash || hash == &ftrace_hash_none)
+		return;
 	ftrace_hash_unlist(hash);
 	kfree(hash);
 }

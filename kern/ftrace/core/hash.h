@@ -7,8 +7,9 @@
  * the old hash after a grace period.
  *
  * There is one exception: when a module is removed, FTRACE_HASH_GONE overwrites its
- * functions in all hashes. `count` still counts them, so a hash without other members
- * selects no function.
+ * functions in all hashes. `count` still counts them.
+ *
+ * In a filter, no hash (NULL) is every function, and ftrace_hash_none is no function.
  */
 #ifndef FTRACE_HASH_H
 #define FTRACE_HASH_H
@@ -22,9 +23,31 @@ struct ftrace_hash {
 };
 #define FTRACE_HASH_GONE 1 /* no call site's offset, which is a multiple of 4 */
 
-/* Add @hash to the list of all hashes, or remove it (modules/module_tables.c). Stages without modules have no list. ftrace_lock held. */
-bool ftrace_hash_list(struct ftrace_hash *hash); /* false: no memory */
+/* The set without a function. It is a constant, so it needs no memory. */
+extern const struct ftrace_hash ftrace_hash_none;
+
+/*
+ * The list of all hashes, for the removal of a module (set.c). Its entries are not part of the
+ * hashes, because a published hash is not changed. Add @hash (false: no memory), and remove
+ * it. ftrace_lock held.
+ */
+#ifdef CONFIG_MODULES
+struct ftrace_hash_entry {
+	struct ftrace_hash *hash;
+	struct ftrace_hash_entry *next;
+};
+extern struct ftrace_hash_entry *ftrace_hashes;
+bool ftrace_hash_list(struct ftrace_hash *hash);
 void ftrace_hash_unlist(const struct ftrace_hash *hash);
+#else
+static inline bool ftrace_hash_list(struct ftrace_hash *hash)
+{
+	return true;
+}
+static inline void ftrace_hash_unlist(const struct ftrace_hash *hash)
+{
+}
+#endif
 
 static inline u32 hash_slot(const struct ftrace_hash *hash, u32 offset)
 {
@@ -60,6 +83,6 @@ static inline bool ftrace_ops_test(const struct ftrace_ops *op, unsigned long ip
 /* Room for @count members; NULL: no memory. ftrace_lock held, as for ftrace_hash_free(). */
 struct ftrace_hash *ftrace_hash_new(u32 count);
 void ftrace_hash_add(struct ftrace_hash *hash, u32 offset);
-void ftrace_hash_free(struct ftrace_hash *hash);
+void ftrace_hash_free(struct ftrace_hash *hash); /* NULL and ftrace_hash_none stay */
 
 #endif

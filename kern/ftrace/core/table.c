@@ -1,16 +1,26 @@
 /*
  * The tables of call sites: the kernel's, made by the build, and those of text that is
- * loaded later (modules/module_tables.c). Also the sets of records, by number (struct
- * ftrace_set).
+ * loaded later. Also the numbers and the names of the records.
  */
-#include "errno.h"
+#include "file.h"
+#include "ksyms.h"
 #include "tracer.h"
 
 struct ftrace_table ftrace_kernel_table = {
 	ftrace_records, ftrace_records_end, ftrace_regions, (unsigned long)_text, (unsigned long)_etext};
 struct ftrace_table *ftrace_tables = &ftrace_kernel_table;
 unsigned long ftrace_text_end = (unsigned long)_etext;
-u32 ftrace_removals;
+
+void ftrace_add_table(struct ftrace_table *table)
+{
+	struct ftrace_table **link = &ftrace_tables;
+
+	while (*link)
+		link = &(*link)->next;
+	WRITE_ONCE(ftrace_text_end, MAX(ftrace_text_end, table->text_end));
+	smp_wmb();
+	WRITE_ONCE(*link, table);
+}
 
 const struct ftrace_table *ftrace_table_of(const struct dyn_ftrace *rec)
 {
@@ -53,28 +63,19 @@ u32 ftrace_total(void)
 	return total;
 }
 
-/* Has @set a bit for record @number? */
-static bool has_room(const struct ftrace_set *set, u32 number)
+const char *ftrace_name(const struct dyn_ftrace *rec)
 {
-	return number < (set->removals == ftrace_removals ? set->records : ftrace_count(&ftrace_kernel_table));
+	const char *name = ksym_lookup(ftrace_ip(rec), NULL, NULL);
+
+	return name ? name : "?";
 }
 
-bool ftrace_set_has(const struct ftrace_set *set, const struct dyn_ftrace *rec)
+void ftrace_show_name(struct seq *s, const struct dyn_ftrace *rec, const char *end)
 {
-	u32 number = ftrace_number(rec);
+	const char *module = ftrace_table_of(rec)->module;
 
-	return has_room(set, number) && set->bits[number / 64] >> (number % 64) & 1;
-}
-
-int ftrace_set_put(struct ftrace_set *set, const struct dyn_ftrace *rec, bool in)
-{
-	u32 number = ftrace_number(rec);
-
-	if (number == FTRACE_NO_NUMBER)
-		return -ENOENT;
-	if (!has_room(set, number) || ftrace_set_has(set, rec) == in)
-		return 0;
-	set->bits[number / 64] ^= 1ull << (number % 64);
-	set->count += in ? 1 : -1;
-	return 0;
+	if (module)
+		seq_printf(s, "%s [%s]%s", ftrace_name(rec), module, end);
+	else
+		seq_printf(s, "%s%s", ftrace_name(rec), end);
 }

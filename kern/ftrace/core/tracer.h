@@ -1,6 +1,6 @@
 /*
  * What the files of the function tracer share in every stage, besides ftrace.h.
- * A function that is "the stage's" is in stages/single.c in lab 3, and in ops/ops.c
+ * A function that is "the stage's" is in ops/single.c in lab 3, and in ops/ops.c
  * from lab 4 on, unless other files are named there.
  */
 #ifndef FTRACE_TRACER_H
@@ -122,41 +122,23 @@ void ftrace_set_free(struct ftrace_set *set);
 bool ftrace_set_has(const struct ftrace_set *set, const struct dyn_ftrace *rec);
 /* Return: 0, also if the set has no bit for @rec; -ENOENT if @rec is no record, so NULL too. */
 int ftrace_set_put(struct ftrace_set *set, const struct dyn_ftrace *rec, bool in);
-/* Add the functions that @word names, or with "!" remove them. -EINVAL: it names none. */
-int ftrace_set_apply(struct ftrace_set *set, const char *word, size_t len);
 
 /* The stage's: how many functions are in the filter (or its notrace list). */
 u32 ftrace_filter_count(const struct ftrace_filter *filter, bool notrace_list);
-/* The stage's: make @set the filter (or its notrace list), and patch the sites of a registered op that has it. */
+/*
+ * The stage's: make @set the filter (or its notrace list), and patch the sites of a registered
+ * op that has it. @set NULL: no filter, which is every function, or no notrace list. A set
+ * without a function is a filter that selects none; only the filter of lab 3 has no such state.
+ */
 int ftrace_filter_commit(struct ftrace_filter *filter, const struct ftrace_set *set, bool notrace_list);
 /* The stage's: the only op that traces @rec; NULL: several, or none. */
 struct ftrace_ops *ftrace_only_op(const struct dyn_ftrace *rec);
 
 /*
- * The stage's (modules/mod_filter.c, or stages/nomodules.c without modules): requests
- * "glob:mod:glob" of a filter, for modules that are not loaded yet. @word is a
- * request, perhaps with a "!" before it. If a matching module is loaded, its
- * functions are added to @set at once; otherwise the request is kept until such a
- * module is loaded. -EINVAL: @word is no request, or nothing matches.
- * ftrace_mod_hold(): @set is a copy of @filter to be edited, and the filter's requests wait until its ftrace_mod_commit().
- * ftrace_lock held.
- * ftrace_mod_commit(): the edit of @set is over. Its own requests and those that were held no longer wait; those
- * whose module was loaded meanwhile are carried out.
- * ftrace_mod_requests(): are requests kept? ftrace_mod_forget(): drop all but those of a file that is open.
- */
-int ftrace_mod_apply(struct ftrace_filter *filter, bool notrace_list, struct ftrace_set *set, const char *word, size_t len);
-void ftrace_mod_hold(const struct ftrace_filter *filter, bool notrace_list, const struct ftrace_set *set);
-void ftrace_mod_commit(const struct ftrace_set *set);
-bool ftrace_mod_requests(const struct ftrace_filter *filter, bool notrace_list);
-void ftrace_mod_forget(const struct ftrace_filter *filter, bool notrace_list);
-struct seq;
-void ftrace_mod_show(struct seq *s, const struct ftrace_filter *filter, bool notrace_list); /* ftrace_lock held */
-
-/*
  * For code that has an op of its own and holds ftrace_lock (from stage 4 on):
  * register and unregister the op; replace its function (the old one may run
- * until a grace period has passed); make @set a filter; make @op select what
- * @filter selects. This last op may not change pc. It uses @filter's own hashes,
+ * until a grace period has passed); make @set a filter, as ftrace_filter_commit()
+ * does; make @op select what @filter selects. This last op may not change pc. It uses @filter's own hashes,
  * so call it again after each change of @filter.
  */
 int ftrace_startup(struct ftrace_ops *op);
@@ -165,9 +147,21 @@ void ftrace_set_func(struct ftrace_ops *op, ftrace_func_t func);
 int ftrace_set_hash(struct ftrace_filter *filter, const struct ftrace_set *set, bool notrace_list);
 int ftrace_share_filter(struct ftrace_ops *op, const struct ftrace_filter *filter);
 
-/* The function's name in kallsyms. ftrace_show_name() adds " [module]", as Linux does, and @end. */
+/* Make @set the filter of @op, which is registered while it selects a function. */
+static inline int ftrace_select(struct ftrace_ops *op, const struct ftrace_set *set)
+{
+	bool all = set->count && set->count == ftrace_total();
+	int err = ftrace_set_hash(&op->filter, all ? NULL : set, false);
+
+	if (err || !set->count == (op->slot < 0))
+		return err;
+	return set->count ? ftrace_startup(op) : ftrace_shutdown(op);
+}
+
+/* The function's name in kallsyms; "?": it has none there. ftrace_show_name() adds " [module]", as Linux does, and @end. */
 const char *ftrace_name(const struct dyn_ftrace *rec);
-void ftrace_show_name(struct seq *s, const struct dyn_ftrace *rec, const char *end);
+struct seq;
+void ftrace_show_name(struct seq *s, const struct dyn_ftrace *rec, const char *end); /* ftrace_lock held */
 
 /* Does @name match @pattern, @len bytes: * ? [a-z] [!a-z] and backslash. */
 bool glob_match(const char *pattern, size_t len, const char *name);

@@ -4,26 +4,8 @@
  * filter is line n of the first. Functions with a disabled record (out of reach,
  * or the site was found corrupted) are not listed.
  */
-#include "ksyms.h"
 #include "tracefs.h"
 #include "tracer.h"
-
-const char *ftrace_name(const struct dyn_ftrace *rec)
-{
-	const char *name = ksym_lookup(ftrace_ip(rec), NULL, NULL);
-
-	return name ? name : "?";
-}
-
-void ftrace_show_name(struct seq *s, const struct dyn_ftrace *rec, const char *end)
-{
-	const char *module = ftrace_table_of(rec)->module;
-
-	if (module)
-		seq_printf(s, "%s [%s]%s", ftrace_name(rec), module, end);
-	else
-		seq_printf(s, "%s%s", ftrace_name(rec), end);
-}
 
 /* s->arg, the file's data, is not NULL if the file shows the addresses, too. */
 static int functions_show(struct seq *s, u64 item)

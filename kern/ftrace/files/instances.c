@@ -6,12 +6,11 @@
  * any part of it is freed. So an open file of an instance can rely on the whole
  * instance.
  */
-#include "errno.h"
+#include "filter.h"
 #include "print.h"
 #include "string.h"
 #include "trace.h"
 #include "tracefs.h"
-#include "tracer.h"
 
 int (*trace_instance_made)(struct trace_array *tr);
 void (*trace_instance_gone)(struct trace_array *tr);

@@ -68,11 +68,11 @@ static bool wanted(unsigned long ip)
 	return false;
 }
 
-/* Make the filter of graph_ops the union of the users' filters. An op without a filter traces every function. */
+/* Make the filter of graph_ops the union of the users' filters. */
 static int update_graph_ops(void)
 {
 	struct ftrace_set *set;
-	int err = 0;
+	int err;
 
 	if (!fgraph_count) /* needs no memory, so the last user can always be unregistered */
 		return graph_ops.slot >= 0 ? ftrace_shutdown(&graph_ops) : 0;
@@ -81,15 +81,7 @@ static int update_graph_ops(void)
 		return -ENOMEM;
 	for_each_ftrace_rec(rec)
 		ftrace_set_put(set, rec, wanted(ftrace_ip(rec)));
-	if (!set->count && graph_ops.slot >= 0)
-		err = ftrace_shutdown(&graph_ops);
-	if (set->count) {
-		if (set->count == ftrace_total())
-			set->count = 0; /* an empty filter is no filter */
-		err = ftrace_set_hash(&graph_ops.filter, set, false);
-		if (!err && graph_ops.slot < 0)
-			err = ftrace_startup(&graph_ops);
-	}
+	err = ftrace_select(&graph_ops, set);
 	ftrace_set_free(set);
 	return err;
 }

@@ -32,7 +32,7 @@
  */
 
 /*
- * The folder graph/. fgraph.c has the users (lab 5: stages/graph.c), shadow.c gives every
+ * The folder graph/. fgraph.c has the users (lab 5: graph/fgraph_one.c), shadow.c gives every
  * thread its shadow stack, shadow_frame.c pushes and pops a frame, shadow_room.c
  * makes room when it is full, shadow_var.c has the word for each thread and user.
  *

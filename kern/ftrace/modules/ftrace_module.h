@@ -91,8 +91,4 @@ bool ftrace_module_registered(const struct module *m);
  */
 bool ftrace_returns_through(unsigned long start, unsigned long end);
 
-struct ftrace_table;
-/* mod_filter.c: give filters that have a request for the module of @table its functions. ftrace_lock held. */
-void ftrace_mod_coming(const struct ftrace_table *table);
-
 #endif

@@ -25,7 +25,7 @@ static const char *site_fault(const struct module *m, unsigned long entry, unsig
 	return NULL;
 }
 
-static void complain(struct module_sites *s, const struct module *m, unsigned long entry, const char *fault)
+static void report_fault(struct module_sites *s, const struct module *m, unsigned long entry, const char *fault)
 {
 	if (s->faulty++ >= FAULTY_MAX)
 		return;
@@ -38,7 +38,7 @@ static void take_entries(struct module_sites *s, const struct module *m, const u
 		const char *fault = site_fault(m, entries[i], end);
 
 		if (fault)
-			complain(s, m, entries[i], fault);
+			report_fault(s, m, entries[i], fault);
 		else
 			(s->table.end++)->offset = entries[i] + HOOK_ENTRY_OFFSET - KERNEL_BASE;
 	}
@@ -68,7 +68,7 @@ static void keep_sound(struct module_sites *s, const struct module *m)
 		unsigned long ip = ftrace_ip(rec);
 
 		if (overlaps || !module_site_reaches(rec, stubs)) {
-			complain(s, m, ip - HOOK_ENTRY_OFFSET, overlaps ? "is listed twice, or overlaps another one" : "is out of reach of the trampolines");
+			report_fault(s, m, ip - HOOK_ENTRY_OFFSET, overlaps ? "is listed twice, or overlaps another one" : "is out of reach of the trampolines");
 			continue;
 		}
 #ifdef HOOK_BEFORE

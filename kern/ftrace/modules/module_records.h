@@ -1,13 +1,12 @@
 /*
  * What the files of this room share. ftrace_module.c decides what call sites call, and
- * adds and removes them; module_records.c makes their records; module_tables.c has the
- * lists of tables and hashes.
+ * adds and removes them; module_records.c makes their records.
  */
 #ifndef FTRACE_MODULE_RECORDS_H
 #define FTRACE_MODULE_RECORDS_H
 
+#include "filter.h"
 #include "ftrace_module.h"
-#include "tracer.h"
 
 /* All that a module has here; module->sites is its table. */
 struct module_sites {
@@ -40,14 +39,5 @@ bool module_site_reaches(const struct dyn_ftrace *rec, unsigned long stubs);
 
 /* The trampoline at @at leads elsewhere than to @stub: print both, and disable tracing. Return: -ENODEV. */
 int module_bad_trampoline(struct dyn_ftrace *rec, unsigned long at, unsigned long stub);
-
-/* ---- module_tables.c ---- */
-
-/* The list of all hashes. Its entries are not part of the hashes, because a published hash is not changed. ftrace_lock held. */
-struct ftrace_hash_entry {
-	struct ftrace_hash *hash;
-	struct ftrace_hash_entry *next;
-};
-extern struct ftrace_hash_entry *ftrace_hashes;
 
 #endif

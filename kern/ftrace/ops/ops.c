@@ -11,9 +11,10 @@
  */
 
 /*
- * The folder ops/ is this file, from lab 4 on; before that stages/ has the same functions
- * for one tracer. core/ftrace.h declares them, and core/tracer.h those for a caller
- * that holds ftrace_lock.
+ * The folder ops/ is this file, from lab 4 on. single.c (lab 3) and static.c (labs 1 and 2)
+ * have the same functions for one tracer at a time. core/ftrace.h declares them, and
+ * core/tracer.h those for a caller that holds ftrace_lock. A caller does not know which of
+ * the three is linked: stages.mk decides that.
  *
  * A registration (ftrace_startup()):
  * 1. Refuse: tracing is disabled, the op is registered, or it would be the second op that
@@ -369,11 +370,11 @@ u32 ftrace_filter_count(const struct ftrace_filter *filter, bool notrace_list)
 	return hash ? hash->count : 0;
 }
 
-/* Store the hash of @set in *@hash. For an empty set it is NULL, which is no filter or no notrace list. */
+/* Store the hash of @set in *@hash; without a set it is NULL, which is no filter or no notrace list. */
 static int hash_from_set(const struct ftrace_set *set, struct ftrace_hash **hash)
 {
-	*hash = NULL;
-	if (!set->count)
+	*hash = set ? (struct ftrace_hash *)&ftrace_hash_none : NULL;
+	if (!set || !set->count)
 		return 0;
 	*hash = ftrace_hash_new(set->count);
 	if (!*hash)

@@ -3,7 +3,6 @@
  * handles a hit of a breakpoint; kprobes.h says how the parts work together.
  */
 #include "cpu.h"
-#include "hash.h"
 #include "kprobe_point.h"
 
 struct probe_point *kprobe_buckets[KPROBE_BUCKETS], *kprobe_slot_owner[KPROBE_SLOTS];
@@ -41,34 +40,6 @@ static struct ftrace_ops entry_ops[2] = {
 	{.func = kprobe_entry, .flags = FTRACE_OPS_FL_RECURSION | FTRACE_OPS_FL_IPMODIFY, .slot = -1, .private = (void *)KEY_MODIFY},
 };
 
-/* The op is not registered. */
-static void forget_functions(struct ftrace_ops *op)
-{
-	ftrace_hash_free(op->filter.filter_hash);
-	op->filter.filter_hash = NULL;
-}
-
-/* Unregister an op without functions: an empty filter would be every function. */
-static int stop_op(struct ftrace_ops *op)
-{
-	if (op->slot >= 0)
-		ftrace_shutdown(op);
-	forget_functions(op);
-	return 0;
-}
-
-static int start_op(struct ftrace_ops *op, const struct ftrace_set *set)
-{
-	int err = ftrace_set_hash(&op->filter, set, false);
-
-	if (err || op->slot >= 0)
-		return err;
-	err = ftrace_startup(op);
-	if (err)
-		forget_functions(op);
-	return err;
-}
-
 /*
  * Make the op's filter the functions of its armed points. -ENOENT: one has no record,
  * which rmmod prevents (kprobe_within()).
@@ -83,7 +54,7 @@ static int update_op(unsigned long modify)
 			if (pt->entry && pt->armed && (pt->key & KEY_MODIFY) == modify)
 				err = ftrace_set_put(set, lookup_rec(pt->key & ~KEY_MODIFY), true);
 	if (!err)
-		err = set->count ? start_op(&entry_ops[modify], set) : stop_op(&entry_ops[modify]);
+		err = ftrace_select(&entry_ops[modify], set);
 	ftrace_set_free(set);
 	return err;
 }

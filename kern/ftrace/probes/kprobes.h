@@ -47,10 +47,9 @@
  * Probes are registered by probe_events/, modules (probe_exports.c) and programs in
  * kern/apps/. Hits come from ftrace_caller, from graph/, or from the exception, through
  * break_hook (breakpoint.h). Before a module is removed, kern/module/ asks the three
- * *_within() functions; in lab 7 stages/noprobes.c has them.
+ * *_within() functions; in lab 7 no probe is anywhere.
  *
- * This room calls core/, ops/, graph/; of files/ ftrace_name(), ftrace_set_new() and
- * ftrace_set_free(); of kern/module/ module_is_going() and, on arm64, stop_machine().
+ * This room calls core/, ops/, graph/; of kern/module/ module_is_going() and, on arm64, stop_machine().
  */
 #ifndef FTRACE_KPROBES_H
 #define FTRACE_KPROBES_H
@@ -129,7 +128,14 @@ bool kprobe_at_entry(unsigned long addr);
  * Is a probe registered at an instruction in [start, end)? @itself: or are a registered struct kprobe or its handlers there?
  * Context: thread, without ftrace_lock.
  */
+#ifdef CONFIG_KPROBES
 bool kprobe_within(unsigned long start, unsigned long end, bool itself);
+#else
+static inline bool kprobe_within(unsigned long start, unsigned long end, bool itself)
+{
+	return false;
+}
+#endif
 
 /* ---- For handlers ---- */
 

@@ -88,7 +88,7 @@ int probe_sites_update(struct probe_sites *t)
 	struct ftrace_filter *filter = t->op ? &t->op->filter : t->graph->filter;
 	int err;
 
-	if (!t->count) { /* an empty filter would be every function */
+	if (!t->count) {
 		stop(t, filter);
 		return 0;
 	}

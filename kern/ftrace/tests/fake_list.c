@@ -1,7 +1,8 @@
 /* A filter as a file: what `cat` of it shows, in fake_console, and what `echo` into it does. */
 #include "fake_kernel.h"
+#include "file.h"
+#include "filter.h"
 #include "string.h"
-#include "tracefs.h"
 
 static struct ftrace_filter *listed;
 

@@ -1,4 +1,4 @@
-// needs: kern/ftrace/graph/fgraph.c kern/ftrace/graph/shadow_frame.c kern/ftrace/graph/shadow_room.c kern/ftrace/graph/shadow_var.c kern/ftrace/core/hash.c kern/ftrace/tests/fake_kernel.c kern/ftrace/core/table.c kern/ftrace/stages/nomodules.c -Ikern/ftrace/tests/host -Ikern/ftrace/tests/host/riscv64 -DKERNEL_BASE=0x10000000ul -DALIAS_BASE=0x30000000ul -DSHADOW_HOOK=1
+// needs: kern/ftrace/graph/fgraph.c kern/ftrace/graph/shadow_frame.c kern/ftrace/graph/shadow_room.c kern/ftrace/graph/shadow_var.c kern/ftrace/core/hash.c kern/ftrace/tests/fake_kernel.c kern/ftrace/core/table.c kern/ftrace/core/set.c -Ikern/ftrace/tests/host -Ikern/ftrace/tests/host/riscv64 -DKERNEL_BASE=0x10000000ul -DALIAS_BASE=0x30000000ul -DSHADOW_HOOK=1
 /*
  * The shadow stack and its users on the host. A processor is imitated: a call
  * has a site, an sp and a link; the op of fgraph.c may replace the link; the
@@ -31,17 +31,6 @@ struct stopped {
 	unsigned long func, expected, found;
 } stopped;
 
-struct ftrace_set *ftrace_set_new(void)
-{
-	auto *set = (struct ftrace_set *)calloc(1, sizeof(struct ftrace_set) + 4096);
-
-	set->records = ftrace_total();
-	return set;
-}
-void ftrace_set_free(struct ftrace_set *set)
-{
-	free(set);
-}
 int ftrace_set_hash(struct ftrace_filter *, const struct ftrace_set *, bool)
 {
 	return 0;

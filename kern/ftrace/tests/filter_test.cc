@@ -1,4 +1,4 @@
-// needs: kern/ftrace/files/filter.c kern/ftrace/stages/nomodules.c kern/ftrace/files/functions.c kern/ftrace/ops/ops.c kern/ftrace/core/hash.c kern/ftrace/core/glob.c kern/ftrace/core/dynamic.c kern/ftrace/core/records.c kern/ftrace/core/patch.c kern/ftrace/tests/fake_kernel.c kern/ftrace/tests/fake_list.c kern/ftrace/core/table.c kern/ftrace/core/ftrace.c -Ikern/ftrace/tests/host -Ikern/ftrace/tests/host/riscv64 -DKERNEL_BASE=0x10000000ul -DALIAS_BASE=0x30000000ul
+// needs: kern/ftrace/filters/filter.c kern/ftrace/files/functions.c kern/ftrace/ops/ops.c kern/ftrace/core/hash.c kern/ftrace/core/glob.c kern/ftrace/core/dynamic.c kern/ftrace/core/records.c kern/ftrace/core/patch.c kern/ftrace/tests/fake_kernel.c kern/ftrace/tests/fake_list.c kern/ftrace/core/table.c kern/ftrace/core/set.c kern/ftrace/core/ftrace.c -Ikern/ftrace/tests/host -Ikern/ftrace/tests/host/riscv64 -DKERNEL_BASE=0x10000000ul -DALIAS_BASE=0x30000000ul
 /* Ops and filters, down to the words in text. */
 #include "fake_kernel.h"
 #include "asm-ftrace/hook.h"

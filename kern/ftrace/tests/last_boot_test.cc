@@ -30,9 +30,9 @@ static u32 accept_even(const void *data, u32 len)
 	return ((const u32 *)data)[2] % 2 ? 0 : len - 4;
 }
 const trace_event_type own_event __attribute__((used, section("table_trace_event_type"), aligned(8))) = {
-	1400, "own", "events/ftrace/own/format", nullptr, 12, nullptr, nullptr, print_own, nullptr};
+	1400, "own", nullptr, 12, nullptr, nullptr, print_own, nullptr};
 const trace_event_type even_event __attribute__((used, section("table_trace_event_type"), aligned(8))) = {
-	1401, "even", "events/ftrace/even/format", nullptr, 12, accept_even, nullptr, print_own, nullptr};
+	1401, "even", nullptr, 12, accept_even, nullptr, print_own, nullptr};
 
 const trace_clock trace_clocks[] = {{"local", nullptr, true}, {"counter", nullptr, false}};
 const unsigned trace_clock_count = 2;

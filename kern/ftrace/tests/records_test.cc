@@ -1,4 +1,4 @@
-// needs: kern/ftrace/core/records.c kern/ftrace/tests/fake_kernel.c kern/ftrace/core/table.c kern/ftrace/core/ftrace.c -Ikern/ftrace/tests/host -Ikern/ftrace/tests/host/riscv64 -DKERNEL_BASE=0x10000000ul -DALIAS_BASE=0x30000000ul
+// needs: kern/ftrace/core/records.c kern/ftrace/tests/fake_kernel.c kern/ftrace/core/table.c kern/ftrace/core/set.c kern/ftrace/core/ftrace.c -Ikern/ftrace/tests/host -Ikern/ftrace/tests/host/riscv64 -DKERNEL_BASE=0x10000000ul -DALIAS_BASE=0x30000000ul
 /* Records: found by address, and compared with text at boot. */
 #include "fake_kernel.h"
 #include "asm-ftrace/hook.h"

@@ -1,4 +1,4 @@
-// needs: kern/ftrace/stages/single.c kern/ftrace/core/dynamic.c kern/ftrace/core/ftrace.c kern/ftrace/tests/fake_kernel.c kern/ftrace/core/table.c -Ikern/ftrace/tests/host -Ikern/ftrace/tests/host/riscv64 -DKERNEL_BASE=0x10000000ul -DALIAS_BASE=0x30000000ul
+// needs: kern/ftrace/ops/single.c kern/ftrace/core/dynamic.c kern/ftrace/core/ftrace.c kern/ftrace/tests/fake_kernel.c kern/ftrace/core/table.c kern/ftrace/core/set.c -Ikern/ftrace/tests/host -Ikern/ftrace/tests/host/riscv64 -DKERNEL_BASE=0x10000000ul -DALIAS_BASE=0x30000000ul
 /* Lab 3's one tracer, on sites that cannot be patched. */
 #include "fake_kernel.h"
 #include "errno.h"

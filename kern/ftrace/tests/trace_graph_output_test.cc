@@ -16,7 +16,7 @@ static void print_other(const trace_line *l)
 	seq_printf(l->s, "the other's text\n");
 }
 extern "C" const trace_event_type other_event __attribute__((used, section("table_trace_event_type"), aligned(8))) = {
-	1400, "other", "events/ftrace/other/format", nullptr, sizeof(trace_entry), nullptr, nullptr, print_other, nullptr};
+	1400, "other", nullptr, sizeof(trace_entry), nullptr, nullptr, print_other, nullptr};
 
 namespace
 {

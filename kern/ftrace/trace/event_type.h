@@ -2,8 +2,8 @@
  * Each event is declared once, as a list of fields in this header.
  * TRACE_ENTRY() makes the structure from the list. TRACE_EVENT(), in the file
  * that prints the event, makes an entry of the table of event types from the
- * same list. trace_print_event() finds the printer in that table, and
- * events/ftrace/<name>/format is made from it:
+ * same list, and the file events/ftrace/<name>/format (tracefs.h).
+ * trace_print_event() finds the printer in that table:
  *
  *	#define FUNCTION_FIELDS(_) _(wide, unsigned long, ip) _(wide, unsigned long, parent_ip)
  *	TRACE_ENTRY(function_entry, FUNCTION_FIELDS);
@@ -128,7 +128,7 @@ struct trace_line; /* trace.h */
 
 struct trace_event_type {
 	u16 id;
-	const char *name, *path; /* path: of its format file */
+	const char *name;
 	const struct trace_field *fields; /* those after the common fields, without gaps */
 	u32 size; /* of the event, without the array that takes the rest */
 	/*
@@ -147,13 +147,17 @@ struct trace_event_type {
 			       !__builtin_types_compatible_p(__typeof__(accept), void *),     \
 		       "events of different sizes need accept()");                            \
 	TABLE_ENTRY(const struct trace_event_type, trace_event_type, name##_event) = {        \
-		id, #name, "events/ftrace/" #name "/format",                                  \
+		id, #name,                                                                    \
 		(const struct trace_field[]){FIELDS(TRACE_FIELD){NULL}},                      \
 		sizeof(struct {                                                               \
 			struct trace_entry ent;                                               \
 			FIELDS(TRACE_MEMBER)                                                  \
 		}),                                                                           \
-		accept, __VA_ARGS__}
+		accept, __VA_ARGS__};                                                         \
+	TRACEFS_INSTANCE_FILE(name##_format, "events/ftrace/" #name "/format", 0444,          \
+			      &trace_format_ops, (void *)&name##_event)
+struct file_ops;
+extern const struct file_ops trace_format_ops; /* trace_formats.c */
 
 /* Of an event of an earlier boot: how many of its bytes can be printed, or 0. Only that boot knew the events by probes. */
 u32 trace_accept_event(const void *data, u32 len);

@@ -32,14 +32,6 @@ const struct trace_clock trace_clocks[] = {
 };
 const unsigned trace_clock_count = ARRAY_SIZE(trace_clocks);
 
-/* ---- Options ---- */
-
-const char *const trace_option_names[] = {
-#define OPTION_NAME(id, name) name,
-	TRACE_OPTIONS(OPTION_NAME) TRACE_FUNCTION_OPTIONS(OPTION_NAME)
-	TRACE_GRAPH_OPTIONS(OPTION_NAME)
-};
-
 const struct tracer nop_tracer = {"nop"};
 
 struct trace_array global_trace = {

@@ -80,7 +80,13 @@ enum {
 			     TRACE_ITER_GRAPH_DURATION | TRACE_ITER_GRAPH_IRQS |
 			     TRACE_ITER_SLEEP_TIME | TRACE_ITER_GRAPH_TIME,
 };
-extern const char *const trace_option_names[];
+
+/* An option's file: one for each entry of TRACE_OPTIONS and of the tracers' options. */
+u64 trace_option_get(const struct file *f);
+int trace_option_set(struct file *f, u64 on);
+#define TRACEFS_OPTION(id, name)                                                              \
+	TRACEFS_U64(option_##id, "options/" name, TRACEFS_INSTANCE, trace_option_get,         \
+		    trace_option_set, TRACE_OPTION_##id);
 
 struct trace_clock {
 	const char *name;

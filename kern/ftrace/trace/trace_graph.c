@@ -8,11 +8,11 @@
  */
 #include "asm-ftrace/regs.h"
 #include "errno.h"
+#include "filter.h"
 #include "hash.h"
 #include "memory.h"
 #include "trace_graph_event.h"
 #include "tracefs.h"
-#include "tracer.h"
 
 /* tr->graph, while function_graph is the tracer of @tr. */
 struct trace_graph {
@@ -329,7 +329,9 @@ static int graph_init(struct trace_array *tr)
 				      .filter = &tr->ops->filter,
 				      .private = tr,
 				      .gonefunc = trace_graph_gone,
+#if STAGE > 5
 				      .direct = trace_graph_direct,
+#endif
 				      .idx = -1};
 	set_graph(tr, g);
 	err = register_ftrace_graph(&g->user);

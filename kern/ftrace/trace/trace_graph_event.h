@@ -18,7 +18,7 @@ graph_buffer(const struct trace_array *tr, const struct cpu *c)
 	return (void *)((char *)tr + (unsigned long)c->ftrace);
 }
 
-extern const struct fgraph_direct trace_graph_direct; /* trace_graph_direct.c; stage 5: none */
+extern const struct fgraph_direct trace_graph_direct; /* trace_graph_direct.c; none in lab 5 */
 
 /* Counter ticks for which the running thread has been on a CPU: for times without sleep. */
 static inline u64 ticks_on_cpu(void)

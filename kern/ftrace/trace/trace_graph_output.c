@@ -15,6 +15,7 @@
 #include "print.h"
 #include "string.h"
 #include "trace.h"
+#include "tracefs.h"
 #include "unwind.h"
 
 extern char __irqentry_text_start[], __irqentry_text_end[];

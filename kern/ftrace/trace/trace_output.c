@@ -5,6 +5,7 @@
 #include "ksyms.h"
 #include "string.h"
 #include "trace.h"
+#include "tracefs.h"
 
 /* ---- Names ---- */
 

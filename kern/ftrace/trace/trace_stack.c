@@ -7,6 +7,7 @@
  */
 #include "asm-ftrace/regs.h"
 #include "errno.h"
+#include "filter.h"
 #include "fdt.h"
 #include "string.h"
 #include "trace.h"

@@ -31,7 +31,7 @@ int tracefs_populate(struct node *dir, bool instance)
 	TABLE_FOR_EACH(const struct tracefs_file, tracefs_file, f)
 		if ((!instance || f->where & TRACEFS_INSTANCE) && !make(dir, f))
 			return -ENOMEM;
-	return trace_make_formats(dir);
+	return 0;
 }
 
 ssize_t tracefs_set_word(struct file *f, const char *buf, size_t n, int (*set)(struct file *f, const char *word))

@@ -16,8 +16,7 @@
  * A refusal goes through tracefs_refuse(): a message on the console, then errno.
  *
  * trace/, files/ and probe_events/ declare files. This room calls later rooms only
- * through the table, and trace_make_formats() (files/trace_files.c). This header also
- * declares what files/ has for the files of other rooms: those of options and filters.
+ * through the table.
  */
 #ifndef FTRACE_TRACEFS_H
 #define FTRACE_TRACEFS_H
@@ -96,31 +95,6 @@ static inline const struct tracefs_value *tracefs_value(const struct file *f)
 #define TRACEFS_U64(id, path, where, ...)                                                     \
 	static const struct tracefs_value id##_value = {__VA_ARGS__};                         \
 	TRACEFS_ENTRY(id, path, 0644, where, &tracefs_value_ops, (void *)&id##_value)
-
-/* An option's file: one for each entry of TRACE_OPTIONS and of the tracers' options. */
-u64 trace_option_get(const struct file *f);
-int trace_option_set(struct file *f, u64 on);
-#define TRACEFS_OPTION(id, name)                                                              \
-	TRACEFS_U64(option_##id, "options/" name, TRACEFS_INSTANCE, trace_option_get,         \
-		    trace_option_set, TRACE_OPTION_##id);
-
-/* Make events/ftrace/<name>/format for every event type: its layout in a page, for tools. 0 or -ENOMEM. */
-int trace_make_formats(struct node *dir);
-
-/*
- * A file with a filter: written and read like set_ftrace_filter, or like
- * set_ftrace_notrace, for another filter. filter.c
- */
-struct filter_file {
-	struct ftrace_filter *(*filter)(const struct file *f);
-	bool notrace_list;
-	/* As in Linux's set_graph_*: numbers are refused, and so is a "!" that removes nothing. */
-	bool strict;
-};
-extern const struct file_ops filter_file_ops;
-#define TRACEFS_FILTER(id, path, where, ...)                                                  \
-	static const struct filter_file id##_file = {__VA_ARGS__};                            \
-	TRACEFS_ENTRY(id, path, 0644, where, &filter_file_ops, (void *)&id##_file)
 
 /* Make the files of the table: those of TRACEFS, or those of an instance. 0 or -ENOMEM. */
 int tracefs_populate(struct node *dir, bool instance);

@@ -16,11 +16,11 @@
  * requests and no functions selects no function. It still selects none if its requests were
  * carried out and added no function.
  */
-#include "errno.h"
+#include "filter.h"
+
 #include "file.h"
-#include "ftrace_module.h"
+#include "print.h"
 #include "string.h"
-#include "tracer.h"
 
 struct word {
 	const char *glob, *module;
@@ -205,8 +205,6 @@ static int carry_out(const struct request *r, const struct ftrace_table *table)
 	for_each_ftrace_rec(rec)
 		ftrace_set_put(set, rec, ftrace_filter_has(filter, rec, r->notrace_list));
 	apply_to(set, &w, table);
-	if (!set->count && !r->notrace_list)
-		set->count = 1; /* as in filter.c: it selects none */
 	err = ftrace_set_hash(filter, set, r->notrace_list);
 	ftrace_set_free(set);
 	return err;

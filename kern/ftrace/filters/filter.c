@@ -1,36 +1,19 @@
 /*
- * Filters as files: set_ftrace_filter, set_ftrace_notrace, enabled_functions.
+ * Filters as files: how set_ftrace_filter and files like it are read and written.
  *
  * A write edits a copy of the filter; when the file is closed, the copy becomes
  * the filter, in one batch. `>` starts from an empty copy, `>>` from the present
  * filter. A word is an exact name, a glob, a line number of
- * available_filter_functions, "glob:mod:glob" (modules/mod_filter.c), or "!" and
+ * available_filter_functions, "glob:mod:glob" (mod_filter.c), or "!" and
  * one of these; a name selects every function of that name. A word may be split over several writes: it ends at
  * white space, or when the file is closed. '#' begins a comment.
  */
-#include "errno.h"
+#include "filter.h"
+
+#include "hash.h"
 #include "print.h"
 #include "string.h"
-#include "trace.h"
 #include "tracefs.h"
-#include "tracer.h"
-
-struct ftrace_set *ftrace_set_new(void)
-{
-	u32 records = ftrace_total();
-	struct ftrace_set *set = kzalloc(sizeof(*set) + (records + 63) / 64 * 8);
-
-	if (set) {
-		set->records = records;
-		set->removals = ftrace_removals;
-	}
-	return set;
-}
-
-void ftrace_set_free(struct ftrace_set *set)
-{
-	kfree(set);
-}
 
 static bool is_number(const char *word, size_t len)
 {
@@ -85,16 +68,19 @@ int ftrace_set_apply(struct ftrace_set *set, const char *word, size_t len)
 }
 
 /*
- * The filter has no function, and still selects none, because its hash is not NULL: its
- * functions were those of a module that was removed, or a request has found nothing.
+ * The filter has no function, and selects none: its functions were those of a module that
+ * was removed, or a request has found nothing.
  */
 static bool selects_none(const struct ftrace_filter *filter, bool notrace_list)
 {
 	return !notrace_list && filter->filter_hash && !ftrace_mod_requests(filter, false);
 }
 
-/* A copy of the filter; @reset: an empty one. */
-static struct ftrace_set *set_to_edit(const struct ftrace_filter *filter, bool reset, bool notrace_list)
+/*
+ * A copy of the filter; @reset: an empty one. *@none: it is empty because the filter
+ * selects none. Any other empty copy becomes no filter.
+ */
+static struct ftrace_set *set_to_edit(const struct ftrace_filter *filter, bool reset, bool notrace_list, bool *none)
 {
 	struct ftrace_set *set;
 
@@ -103,8 +89,7 @@ static struct ftrace_set *set_to_edit(const struct ftrace_filter *filter, bool r
 	if (set && !reset) {
 		for_each_ftrace_rec(rec)
 			ftrace_set_put(set, rec, ftrace_filter_has(filter, rec, notrace_list));
-		if (!set->count && selects_none(filter, notrace_list))
-			set->count = 1; /* so the new hash is not NULL either */
+		*none = !set->count && selects_none(filter, notrace_list);
 		ftrace_mod_hold(filter, notrace_list, set);
 	}
 	mutex_unlock(&ftrace_lock);
@@ -114,14 +99,15 @@ static struct ftrace_set *set_to_edit(const struct ftrace_filter *filter, bool r
 int ftrace_filter_edit(struct ftrace_filter *filter, const char *glob, size_t len, bool reset,
 		       bool notrace_list)
 {
-	struct ftrace_set *set = set_to_edit(filter, reset, notrace_list);
+	bool none = false;
+	struct ftrace_set *set = set_to_edit(filter, reset, notrace_list, &none);
 	int err = -ENOMEM;
 
 	if (!set)
 		return err;
 	err = len ? ftrace_set_apply(set, glob, len) : 0;
 	if (!err)
-		err = ftrace_filter_commit(filter, set, notrace_list);
+		err = ftrace_filter_commit(filter, set->count || none ? set : NULL, notrace_list);
 	ftrace_mod_commit(set);
 	ftrace_set_free(set);
 	return err;
@@ -138,7 +124,7 @@ struct edit {
 	const char *name;
 	const struct filter_file *which;
 	struct ftrace_filter *filter;
-	bool comment, overlong;
+	bool comment, overlong, none; /* none: of set_to_edit() */
 	struct ftrace_set *set; /* the copy; NULL: opened for reading */
 	size_t len;		/* of the word so far */
 	char word[128];
@@ -250,7 +236,7 @@ static int filter_open(struct file *f)
 	e->name = f->node->name;
 	e->which = which;
 	e->filter = which->filter(f);
-	e->set = set_to_edit(e->filter, f->flags & O_TRUNC, which->notrace_list);
+	e->set = set_to_edit(e->filter, f->flags & O_TRUNC, which->notrace_list, &e->none);
 	if (!e->set) {
 		kfree(e);
 		return -ENOMEM;
@@ -275,10 +261,9 @@ static int filter_release(struct file *f)
 		return seq_release(f);
 	err = end_word(e);
 	mutex_lock(&ftrace_lock);
-	if (!e->set->count && ftrace_mod_requests(e->filter, e->which->notrace_list))
-		e->set->count = 1; /* so the hash is not NULL: without a function in it, it selects none */
+	e->none |= ftrace_mod_requests(e->filter, e->which->notrace_list);
 	mutex_unlock(&ftrace_lock);
-	commit_err = ftrace_filter_commit(e->filter, e->set, e->which->notrace_list);
+	commit_err = ftrace_filter_commit(e->filter, e->set->count || e->none ? e->set : NULL, e->which->notrace_list);
 	ftrace_mod_commit(e->set); /* after it: a module that was loaded meanwhile is not in the set */
 	if (commit_err == -EBUSY)
 		printk("%s: another tracer that may change pc has one of these functions\n",
@@ -289,42 +274,3 @@ static int filter_release(struct file *f)
 }
 
 const struct file_ops filter_file_ops = {filter_open, filter_read, filter_write, filter_release};
-
-static struct ftrace_filter *array_filter(const struct file *f)
-{
-	return &trace_array_of(f)->ops->filter;
-}
-TRACEFS_FILTER(set_ftrace_filter, "set_ftrace_filter", TRACEFS_INSTANCE, array_filter, false);
-TRACEFS_FILTER(set_ftrace_notrace, "set_ftrace_notrace", TRACEFS_INSTANCE, array_filter, true);
-
-/*
- * A line in Linux's form: name, number of ops, then columns for R, I, D, O and M.
- * I: an op may change pc. R (full registers), D (direct calls), O (call ops) and M
- * (was modified before) are always blank here. A stub that a site calls for one op
- * is shown as Linux shows a trampoline: "\ttramp: <stub> (<callback>)". An island
- * between the site and the stub is not shown.
- */
-static void show_enabled(struct seq *s, const struct dyn_ftrace *rec)
-{
-	const struct ftrace_ops *op = ftrace_only_op(rec);
-
-	ftrace_show_name(s, rec, "");
-	seq_printf(s, " (%u)  %s       ", rec->count, rec->flags & FTRACE_FL_IPMODIFY ? " I" : "  ");
-	if (op)
-		seq_printf(s, "\ttramp: %pS (%pS)", (void *)ftrace_stub_addr((unsigned long)ftrace_stubs, rec->calls),
-			   (void *)op->func);
-	seq_printf(s, "\n");
-}
-
-static int enabled_show(struct seq *s, u64 item)
-{
-	const struct dyn_ftrace *rec;
-
-	mutex_lock(&ftrace_lock);
-	rec = ftrace_record(item);
-	if (rec && rec->calls)
-		show_enabled(s, rec);
-	mutex_unlock(&ftrace_lock);
-	return !rec;
-}
-TRACEFS_TEXT(enabled_functions, "enabled_functions", TRACEFS_TOP, enabled_show);

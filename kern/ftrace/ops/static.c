@@ -44,5 +44,7 @@ int unregister_ftrace_function(struct ftrace_ops *op)
 
 void ftrace_init(void)
 {
+#if STAGE == 2 /* lab 1 has no records */
 	ftrace_check_records(ftrace_kernel_table);
+#endif
 }

@@ -3,24 +3,6 @@
  * callback is the target of the call at ftrace_call, which is patched like a site.
  */
 
-/*
- * The folder stages/: what early labs' kernels have in place of files of other rooms.
- *
- *	static.c	labs 1, 2	for ops/ops.c, and for ftrace_init() of core/dynamic.c
- *	norecords.c	lab 1		for core/records.c and core/table.c
- *	single.c	lab 3		for ops/ops.c
- *	nomodules.c	labs 3 to 6	for modules/: no filter names a module
- *	graph.c		lab 5		for graph/fgraph.c
- *	graph_walk.c	lab 5		for graph/fgraph.c: ftrace_graph_ret_addr()
- *	noprobes.c	lab 7		for probes/: no probe is in a module
- *
- * (trace/trace_graph_nodirect.c, in lab 5, is such a file too.) A file here has the
- * functions of the file that it replaces. They are declared in the same headers; the comments
- * there say what is different in an early stage. A caller does not know which of the two
- * files is linked: stages.mk decides that.
- *
- * This room calls core/, ops/ and graph/; of probes/ it has only the headers.
- */
 #include "errno.h"
 #include "tracer.h"
 
@@ -29,7 +11,7 @@ struct ftrace_ops *function_trace_op = &global_ops;
 ftrace_func_t ftrace_trace_function = ftrace_stub;
 
 static bool tracing;	       /* function_trace_op is registered */
-static u32 filtered, notraced; /* records with the flag */
+static u32 filtered, notraced; /* records with the flag; 0: no filter, and no notrace list */
 
 static bool selected(const struct dyn_ftrace *rec)
 {
@@ -132,11 +114,11 @@ int ftrace_filter_commit(struct ftrace_filter *filter, const struct ftrace_set *
 
 	mutex_lock(&ftrace_lock);
 	for_each_ftrace_rec(rec)
-		if (ftrace_set_has(set, rec))
+		if (set && ftrace_set_has(set, rec))
 			rec->flags |= flag;
 		else
 			rec->flags &= ~flag;
-	*(notrace_list ? &notraced : &filtered) = set->count;
+	*(notrace_list ? &notraced : &filtered) = set ? set->count : 0;
 	if (tracing)
 		err = update_sites(true);
 	mutex_unlock(&ftrace_lock);
