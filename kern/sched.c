@@ -283,12 +283,15 @@ notrace void irq_enter(void)
 
 /*
  * The tracer does not check for a deferred reschedule: each event would pay for it. A thread that mainly calls traced
- * functions is inside the tracer at nearly every tick: without this early timer it keeps its CPU for a second.
+ * functions is inside the tracer at nearly every tick: without this early timer it keeps its CPU for a second. The times between two
+ * retries differ: a loop that takes a whole part of one time would be at the same instruction at each retry.
  */
 static void retry_soon(struct cpu *cpu)
 {
-	u64 soon = arch_counter() + ns_to_ticks(RETRY_NS);
+	static u8 spread;
+	u64 soon = arch_counter() + ns_to_ticks(RETRY_NS + 100 * spread);
 
+	WRITE_ONCE(spread, spread + 37);
 	if (soon < cpu->timer) {
 		cpu->timer = soon;
 		timer_set(soon);

@@ -134,7 +134,7 @@ def _assembly_between(e: Evidence, found: list[list[Record]]) -> Finding | None:
 def left(e: Evidence) -> Finding | None:
     """When functions are left without a return, as by longjmp(), each call that does return finds its own frame."""
     of = calls(e)
-    if not of.keys() >= set(CHAIN):
+    if not of.keys() >= set(CHAIN[:-1]):
         return None
     stops, handlers = ([r for r in e.truth.hits[name] if r.seq > _bad_since(e)] for name in ("ftrace_graph_stop", "return_to_handler"))
     if not handlers:
@@ -144,6 +144,8 @@ def left(e: Evidence) -> Finding | None:
         return Finding(f"{past.name} was called, the user said yes, and the return was not patched", seq=past.seq)
     went = sorted(((r.seq, name, r.v[0]) for name in ("rare_lost", *(place for _, place, *_ in RETURNS)) for r in e.truth.hits[name]))
     for n, (function, place, value, *_, newest, fits) in enumerate(RETURNS):
+        if function not in of:
+            return None
         found = of[fits].sp if fits else of[newest].sp - OFF
         who = f"{function} returned with sp {found:#x}. The newest frame was that of {newest}, with sp {of[newest].sp:#x}"
         until = handlers[n + 1].seq if n + 1 < len(handlers) else 1 << 62
