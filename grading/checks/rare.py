@@ -185,9 +185,9 @@ def _all_told(e: Evidence) -> Finding | None:
     told = [t for t in _told(e) if t[2] > _bad_since(e) - 1]
     for n, want in enumerate(TOLD):
         if n >= len(told) or told[n][:2] != want:
-            seen = f"{told[n][0]} for {told[n][1]}" if n < len(told) else "none"
-            return Finding(f"rare_d and rare_e were left without a return, and rare_c returned: handler {n} of the user must be {want[0]} for {want[1]}, and was {seen}",
-                           mistake=NOT_GONE, seq=told[n][2] if n < len(told) else _bad_since(e))
+            seen = told[n] if n < len(told) else ("none", "none", _bad_since(e))
+            return Finding(f"rare_d and rare_e were left without a return, and rare_c returned: handler {n} of the user must be {want[0]} for {want[1]}, and was "
+                           f"{seen[0]} for {seen[1]}", mistake=NOT_GONE if "rare_gone" in (want[0], seen[0]) else "", seq=seen[2])
     return None
 
 

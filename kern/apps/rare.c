@@ -328,14 +328,10 @@ static int no_stub_left(void)
 
 static int registered_twice(void)
 {
-	int err = begin(rare_entry, rare_return, "rare_outer"), again;
+	int err = begin(rare_entry, rare_return, "rare_outer");
 
-	if (!err) {
-		again = register_ftrace_graph(&user);
-		rare_refused(TWICE, again, NULL);
-		if (!again) /* it has two slots now: what follows shall have one user */
-			unregister_ftrace_graph(&user);
-	}
+	if (!err)
+		rare_refused(TWICE, register_ftrace_graph(&user), NULL);
 	end();
 	return err;
 }
