@@ -141,7 +141,10 @@ def run(suite: Suite) -> tuple[int, int, int]:
     began = time.monotonic()
     log = LOGS / (name.replace(" ", "-").replace("/", "-") + ".log")
     with log.open("w") as out:
-        process = subprocess.Popen(["setpriv", "--pdeathsig", "TERM", "timeout", "--kill-after=30", LONGEST, *command], stdout=out, stderr=subprocess.STDOUT)
+        # As if a person had typed it: a make in a suite is not a part of the one that runs `make test`.
+        own = {key: value for key, value in os.environ.items() if key not in ("MAKELEVEL", "MAKEFLAGS", "MFLAGS")}
+        process = subprocess.Popen(["setpriv", "--pdeathsig", "TERM", "timeout", "--kill-after=30", LONGEST, *command], env=own,
+                                   stdout=out, stderr=subprocess.STDOUT)
         _, status, used = os.wait4(process.pid, 0)
         process.returncode = os.waitstatus_to_exitcode(status)
     text = log.read_text(errors="replace")

@@ -2,6 +2,7 @@
 import contextlib
 import fcntl
 import io
+import os
 import tempfile
 import unittest
 from pathlib import Path
@@ -43,6 +44,12 @@ class Runs(unittest.TestCase):
             fcntl.flock(lock, fcntl.LOCK_EX)
             self.assertEqual((2, ""), self.two_tests(()))
         self.assertEqual("The tests run in this tree already: wait for their end.\n", why.getvalue())
+
+    def test_a_make_in_a_suite_is_not_a_part_of_make_test(self) -> None:
+        Path("Makefile").write_text("all:\n\t@test $(MAKELEVEL) = 0\n")
+        with mock.patch.dict(os.environ, {"MAKELEVEL": "1", "MAKEFLAGS": "w"}):
+            status, _ = tested([[("make", ["sh", "-c", "make >said && ! grep Entering said"])]])
+        self.assertEqual(0, status)
 
     def test_what_passes(self) -> None:
         status, said = self.two_tests(())
