@@ -25,7 +25,7 @@ def inside(*folders: str, but: tuple[str, ...] = ()) -> Callable[[str], bool]:
 
 
 # What is only there for modules and probes, though a room or an architecture has it.
-MODULES = ("kern/ftrace/modules/", "kern/ftrace/riscv64/trampoline.c", "kern/ftrace/arm64/trampoline.c",
+MODULES = ("kern/ftrace/modules/", "kern/ftrace/filters/mod_filter", "kern/ftrace/riscv64/trampoline.c", "kern/ftrace/arm64/trampoline.c",
            "kern/module.h", "kern/module/", "kern/arch/riscv64/reloc.", "kern/arch/arm64/reloc.",
            "kern/ftrace/probes/", "kern/ftrace/probe_events/", "kern/ftrace/riscv64/fetch.h", "kern/ftrace/arm64/fetch.h", "kern/ftrace/riscv64/probe.h", "kern/ftrace/arm64/probe.h", "kern/breakpoint.h")
 PARTS: list[tuple[str, int | None, Callable[[str], bool]]] = [
@@ -45,7 +45,8 @@ PARTS: list[tuple[str, int | None, Callable[[str], bool]]] = [
 # What the limits did not foresee, and has been built since: of a part, what for, and its files.
 UNFORESEEN: dict[str, dict[str, Callable[[str], bool]]] = {
     "kern/ftrace/": {
-        "only in the kernels of early labs": inside("kern/ftrace/ops/s", "kern/ftrace/graph/fgraph_one.c", "kern/ftrace/graph/graph_walk.c"),
+        "only in the kernels of early labs": inside(
+            "kern/ftrace/ops/s", "kern/ftrace/graph/fgraph_one.c", "kern/ftrace/graph/graph_walk.c"),
         "events that survive a reset (last_boot=)": inside("kern/ftrace/ring/ring_region", "kern/ftrace/files/last_boot"),
         "the function profiler": inside("kern/ftrace/trace/profile"),
     },

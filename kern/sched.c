@@ -282,9 +282,10 @@ notrace void irq_enter(void)
 }
 
 /*
- * The tracer does not check for a deferred reschedule: each event would pay for it. A thread that mainly calls traced
- * functions is inside the tracer at nearly every tick: without this early timer it keeps its CPU for a second. The times between two
- * retries differ: a loop that takes a whole part of one time would be at the same instruction at each retry.
+ * The tracer does not check for a deferred reschedule: each event would pay for it. A thread that
+ * mainly calls traced functions is inside the tracer at nearly every tick: without this early timer
+ * it keeps its CPU for a second. The times between two retries differ: a loop that fits a whole
+ * number of times into one time would be at the same instruction at each retry.
  */
 static void retry_soon(struct cpu *cpu)
 {

@@ -185,9 +185,11 @@ def _all_told(e: Evidence) -> Finding | None:
     told = [t for t in _told(e) if t[2] > _bad_since(e) - 1]
     for n, want in enumerate(TOLD):
         if n >= len(told) or told[n][:2] != want:
-            seen = told[n] if n < len(told) else ("none", "none", _bad_since(e))
-            return Finding(f"rare_d and rare_e were left without a return, and rare_c returned: handler {n} of the user must be {want[0]} for {want[1]}, and was "
-                           f"{seen[0]} for {seen[1]}", mistake=NOT_GONE if "rare_gone" in (want[0], seen[0]) else "", seq=seen[2])
+            handler, of, seq = told[n] if n < len(told) else ("", "", _bad_since(e))
+            return Finding("rare_d and rare_e were left without a return, and rare_c returned: "
+                           f"handler {n} of the user must be {want[0]} for {want[1]}, and was "
+                           f"{f'{handler} for {of}' if handler else 'none'}",
+                           mistake=NOT_GONE if "rare_gone" in (want[0], handler) else "", seq=seq)
     return None
 
 

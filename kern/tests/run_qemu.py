@@ -230,15 +230,17 @@ def limit() -> Step:
 
 
 def flood(before: bytes = b"", rest: bytes = b"") -> Step:
-    """A line that holds more than the console's ring is sent at once. It is refused, the prompt comes, and the next line runs.
-    If the ring is still full after a Ctrl-C in the line, too little of the rest fits for a line that is too long."""
+    """A line that holds more than the console's ring is sent at once. It is refused, the prompt comes, and
+    the next line runs. If the ring is still full after a Ctrl-C in the line, too little of the rest fits for
+    a line that is too long. What was lost is reported after the refusal."""
     refused = re.compile(f"({re.escape(TOO_LONG)}|shell: bytes of the line were lost; it was not run.\n)"
-                         rf"(\n\d+ bytes of input were lost: [^\n]*\n)?{re.escape(PROMPT)}\Z")
+                         rf"(\n[^\n]* lost[^\n]*\n)*{re.escape(PROMPT)}\Z")
 
     def step(run: Run) -> str:
         run.console.send(before + b"x" * 22000 + rest + b"\r")
         try:
-            run.console.wait_for(lambda text: bool(refused.search(text)), HANGS, "sentence that refuses a line of 22,000 characters")
+            run.console.wait_for(lambda text: bool(refused.search(text)), HANGS,
+                                 "sentence that refuses a line of 22,000 characters")
         except Stopped as stopped:
             return str(stopped)
         return answers(run, b"", HANGS)

@@ -1,4 +1,7 @@
-/* Sets of records while they are edited (tracer.h), and the list of the hashes that are made from them (hash.h). */
+/*
+ * Sets of records while they are edited (tracer.h), and the list of the hashes that are
+ * made from them (hash.h).
+ */
 #include "errno.h"
 #include "hash.h"
 #include "memory.h"
@@ -29,7 +32,8 @@ void ftrace_set_free(struct ftrace_set *set)
 /* Has @set a bit for record @number? */
 static bool has_room(const struct ftrace_set *set, u32 number)
 {
-	return number < (set->removals == ftrace_removals ? set->records : ftrace_count(&ftrace_kernel_table));
+	return number < (set->removals == ftrace_removals ? set->records
+							  : ftrace_count(&ftrace_kernel_table));
 }
 
 bool ftrace_set_has(const struct ftrace_set *set, const struct dyn_ftrace *rec)

@@ -138,8 +138,8 @@ struct ftrace_ops *ftrace_only_op(const struct dyn_ftrace *rec);
  * For code that has an op of its own and holds ftrace_lock (from stage 4 on):
  * register and unregister the op; replace its function (the old one may run
  * until a grace period has passed); make @set a filter, as ftrace_filter_commit()
- * does; make @op select what @filter selects. This last op may not change pc. It uses @filter's own hashes,
- * so call it again after each change of @filter.
+ * does; make @op select what @filter selects. This last op may not change pc. It uses
+ * @filter's own hashes, so call it again after each change of @filter.
  */
 int ftrace_startup(struct ftrace_ops *op);
 int ftrace_shutdown(struct ftrace_ops *op);
@@ -147,7 +147,11 @@ void ftrace_set_func(struct ftrace_ops *op, ftrace_func_t func);
 int ftrace_set_hash(struct ftrace_filter *filter, const struct ftrace_set *set, bool notrace_list);
 int ftrace_share_filter(struct ftrace_ops *op, const struct ftrace_filter *filter);
 
-/* Make @set the filter of @op, which is registered while it selects a function. */
+/*
+ * Make @set the filter of @op, which is registered while it selects a function. A set of
+ * every function needs no hash; then the op selects those of the next module, too, until
+ * this function is called again. ftrace_lock held. Errors: as ftrace_startup().
+ */
 static inline int ftrace_select(struct ftrace_ops *op, const struct ftrace_set *set)
 {
 	bool all = set->count && set->count == ftrace_total();
@@ -158,10 +162,13 @@ static inline int ftrace_select(struct ftrace_ops *op, const struct ftrace_set *
 	return set->count ? ftrace_startup(op) : ftrace_shutdown(op);
 }
 
-/* The function's name in kallsyms; "?": it has none there. ftrace_show_name() adds " [module]", as Linux does, and @end. */
+/*
+ * The function's name in kallsyms; "?": it has none there. ftrace_show_name() adds " [module]",
+ * as Linux does, and @end; ftrace_lock held.
+ */
 const char *ftrace_name(const struct dyn_ftrace *rec);
 struct seq;
-void ftrace_show_name(struct seq *s, const struct dyn_ftrace *rec, const char *end); /* ftrace_lock held */
+void ftrace_show_name(struct seq *s, const struct dyn_ftrace *rec, const char *end);
 
 /* Does @name match @pattern, @len bytes: * ? [a-z] [!a-z] and backslash. */
 bool glob_match(const char *pattern, size_t len, const char *name);

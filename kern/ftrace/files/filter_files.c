@@ -1,4 +1,7 @@
-/* Files of functions that are traced: an instance's filters (set_ftrace_filter, set_ftrace_notrace), and enabled_functions. */
+/*
+ * Files of functions that are traced: an instance's filters (set_ftrace_filter,
+ * set_ftrace_notrace), and enabled_functions.
+ */
 #include "filter.h"
 #include "trace.h"
 #include "tracefs.h"
@@ -22,9 +25,11 @@ static void show_enabled(struct seq *s, const struct dyn_ftrace *rec)
 	const struct ftrace_ops *op = ftrace_only_op(rec);
 
 	ftrace_show_name(s, rec, "");
-	seq_printf(s, " (%u)  %s       ", rec->count, rec->flags & FTRACE_FL_IPMODIFY ? " I" : "  ");
+	seq_printf(s, " (%u)  %s       ", rec->count,
+		   rec->flags & FTRACE_FL_IPMODIFY ? " I" : "  ");
 	if (op)
-		seq_printf(s, "\ttramp: %pS (%pS)", (void *)ftrace_stub_addr((unsigned long)ftrace_stubs, rec->calls),
+		seq_printf(s, "\ttramp: %pS (%pS)",
+			   (void *)ftrace_stub_addr((unsigned long)ftrace_stubs, rec->calls),
 			   (void *)op->func);
 	seq_printf(s, "\n");
 }

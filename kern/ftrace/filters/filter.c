@@ -80,7 +80,8 @@ static bool selects_none(const struct ftrace_filter *filter, bool notrace_list)
  * A copy of the filter; @reset: an empty one. *@none: it is empty because the filter
  * selects none. Any other empty copy becomes no filter.
  */
-static struct ftrace_set *set_to_edit(const struct ftrace_filter *filter, bool reset, bool notrace_list, bool *none)
+static struct ftrace_set *set_to_edit(const struct ftrace_filter *filter, bool reset,
+				      bool notrace_list, bool *none)
 {
 	struct ftrace_set *set;
 
@@ -263,7 +264,8 @@ static int filter_release(struct file *f)
 	mutex_lock(&ftrace_lock);
 	e->none |= ftrace_mod_requests(e->filter, e->which->notrace_list);
 	mutex_unlock(&ftrace_lock);
-	commit_err = ftrace_filter_commit(e->filter, e->set->count || e->none ? e->set : NULL, e->which->notrace_list);
+	commit_err = ftrace_filter_commit(e->filter, e->set->count || e->none ? e->set : NULL,
+					  e->which->notrace_list);
 	ftrace_mod_commit(e->set); /* after it: a module that was loaded meanwhile is not in the set */
 	if (commit_err == -EBUSY)
 		printk("%s: another tracer that may change pc has one of these functions\n",

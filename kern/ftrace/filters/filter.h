@@ -51,15 +51,18 @@ extern const struct file_ops filter_file_ops;
  * functions; ftrace_lock held.
  */
 #ifdef CONFIG_MODULES
-int ftrace_mod_apply(struct ftrace_filter *filter, bool notrace_list, struct ftrace_set *set, const char *word, size_t len);
-void ftrace_mod_hold(const struct ftrace_filter *filter, bool notrace_list, const struct ftrace_set *set);
+int ftrace_mod_apply(struct ftrace_filter *filter, bool notrace_list, struct ftrace_set *set,
+		     const char *word, size_t len);
+void ftrace_mod_hold(const struct ftrace_filter *filter, bool notrace_list,
+		     const struct ftrace_set *set);
 void ftrace_mod_commit(const struct ftrace_set *set);
 bool ftrace_mod_requests(const struct ftrace_filter *filter, bool notrace_list);
 void ftrace_mod_forget(const struct ftrace_filter *filter, bool notrace_list);
 void ftrace_mod_show(struct seq *s, const struct ftrace_filter *filter, bool notrace_list);
 void ftrace_mod_coming(const struct ftrace_table *table);
 #else
-static inline int ftrace_mod_apply(struct ftrace_filter *filter, bool notrace_list, struct ftrace_set *set, const char *word, size_t len)
+static inline int ftrace_mod_apply(struct ftrace_filter *filter, bool notrace_list,
+				   struct ftrace_set *set, const char *word, size_t len)
 {
 	return -EINVAL;
 }
@@ -67,7 +70,8 @@ static inline bool ftrace_mod_requests(const struct ftrace_filter *filter, bool 
 {
 	return false;
 }
-static inline void ftrace_mod_hold(const struct ftrace_filter *filter, bool notrace_list, const struct ftrace_set *set)
+static inline void ftrace_mod_hold(const struct ftrace_filter *filter, bool notrace_list,
+				   const struct ftrace_set *set)
 {
 }
 static inline void ftrace_mod_commit(const struct ftrace_set *set)
@@ -76,7 +80,8 @@ static inline void ftrace_mod_commit(const struct ftrace_set *set)
 static inline void ftrace_mod_forget(const struct ftrace_filter *filter, bool notrace_list)
 {
 }
-static inline void ftrace_mod_show(struct seq *s, const struct ftrace_filter *filter, bool notrace_list)
+static inline void ftrace_mod_show(struct seq *s, const struct ftrace_filter *filter,
+				   bool notrace_list)
 {
 }
 #endif

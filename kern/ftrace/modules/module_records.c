@@ -25,7 +25,8 @@ static const char *site_fault(const struct module *m, unsigned long entry, unsig
 	return NULL;
 }
 
-static void report_fault(struct module_sites *s, const struct module *m, unsigned long entry, const char *fault)
+static void report_fault(struct module_sites *s, const struct module *m, unsigned long entry,
+			 const char *fault)
 {
 	if (s->faulty++ >= FAULTY_MAX)
 		return;
@@ -68,7 +69,9 @@ static void keep_sound(struct module_sites *s, const struct module *m)
 		unsigned long ip = ftrace_ip(rec);
 
 		if (overlaps || !module_site_reaches(rec, stubs)) {
-			report_fault(s, m, ip - HOOK_ENTRY_OFFSET, overlaps ? "is listed twice, or overlaps another one" : "is out of reach of the trampolines");
+			report_fault(s, m, ip - HOOK_ENTRY_OFFSET,
+				     overlaps ? "is listed twice, or overlaps another one"
+					      : "is out of reach of the trampolines");
 			continue;
 		}
 #ifdef HOOK_BEFORE

@@ -370,7 +370,7 @@ u32 ftrace_filter_count(const struct ftrace_filter *filter, bool notrace_list)
 	return hash ? hash->count : 0;
 }
 
-/* Store the hash of @set in *@hash; without a set it is NULL, which is no filter or no notrace list. */
+/* Store the hash of @set in *@hash; without a set it is NULL: no filter, or no notrace list. */
 static int hash_from_set(const struct ftrace_set *set, struct ftrace_hash **hash)
 {
 	*hash = set ? (struct ftrace_hash *)&ftrace_hash_none : NULL;

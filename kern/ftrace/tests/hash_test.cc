@@ -25,6 +25,19 @@ TEST(hash, has_what_was_added_and_nothing_else)
 	}
 }
 
+TEST(hash, none_has_nothing_and_is_never_freed)
+{
+	auto *none = const_cast<ftrace_hash *>(&ftrace_hash_none);
+	for (u32 offset = 4; offset < 160100; offset += 4)
+		ASSERT_FALSE(ftrace_hash_has(none, offset));
+	ftrace_hash_free(none); /* ASan: it was not allocated */
+	EXPECT_EQ(0u, ftrace_hash_none.count);
+	struct ftrace_filter filter = {}; /* no hash: every function */
+	EXPECT_TRUE(ftrace_filter_test(&filter, KERNEL_BASE + 4));
+	filter.filter_hash = none;
+	EXPECT_FALSE(ftrace_filter_test(&filter, KERNEL_BASE + 4));
+}
+
 TEST(hash, colliding_offsets_are_all_found)
 {
 	struct ftrace_hash *hash = ftrace_hash_new(4);

@@ -26,7 +26,8 @@ static const char header_event[] = "# compressed entry header\n"
 				   "\tdata max type_len  == 28\n";
 TRACEFS_INSTANCE_FILE(header_event, "events/header_event", 0444, &text_ops, (void *)header_event);
 
-static void print_fields(struct seq *s, const char *prefix, const struct trace_field *f, unsigned offset)
+static void print_fields(struct seq *s, const char *prefix, const struct trace_field *f,
+			 unsigned offset)
 {
 	for (; f->type; offset += f++->size)
 		if (f->name)

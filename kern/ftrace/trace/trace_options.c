@@ -48,7 +48,8 @@ static int trace_options_set(struct file *f, const char *name)
 	tracing_set_option(tr, option, !no);
 	return 0;
 }
-TRACEFS_CONTROL(trace_options, "trace_options", TRACEFS_INSTANCE, trace_options_show, word, trace_options_set);
+TRACEFS_CONTROL(trace_options, "trace_options", TRACEFS_INSTANCE, trace_options_show, word,
+		trace_options_set);
 
 u64 trace_option_get(const struct file *f)
 {
