@@ -20,8 +20,7 @@ FOLLOWED = ("calls_",)
 CAPACITY = 4_000_000  # slots of the observer's log: many calls are logged with each step
 CHOSEN = 4  # schedules of each change that the seed chooses, besides those that are always played
 PATCHER = "kern/ftrace/core/patch.c"  # its stores, which other CPUs see, are steps in every lab
-# So are the stores of these files. On arm64 those of kprobe_text.c are not: the other CPUs are stopped meanwhile.
-PROBES = {"riscv64": ("kern/ftrace/probes/kprobes.c", "kern/ftrace/probes/kprobe_text.c"), "arm64": ("kern/ftrace/probes/kprobes.c",)}
+PROBES = "kern/ftrace/probes/kprobes.c"  # and so are these, in lab 8
 
 
 class ScheduleSession(Session):
@@ -35,7 +34,7 @@ class ScheduleSession(Session):
         self._only = only
         self._again = again
         self._when_held = when_held
-        self._files = (*files, PATCHER, *PROBES[kernel.arch])
+        self._files = (*files, PATCHER, PROBES)
 
     def _config(self) -> Config:
         self._player = Player(self._kernel, self._files, self._when_held)

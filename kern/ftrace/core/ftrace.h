@@ -4,10 +4,10 @@
  * Locking, and the order of stores:
  * - records: the build makes and sorts the table. `count`, `calls` and `flags`
  *   change only under ftrace_lock, a mutex.
- * - text: only patch.c writes call sites, through the text alias, inside a batch.
- *   There is one batch at a time, under ftrace_lock. A site always has the nop or
- *   one whole call. Other words of text are written by probes/kprobe_text.c, which holds
- *   the same lock, and by modules/, in a module's text before a CPU executes it.
+ * - text: only patch.c writes it, through the text alias, inside a batch. There is one
+ *   batch at a time, under ftrace_lock. A site always has the nop or one whole call.
+ *   Probes write their words with text_write(), under the same lock. A module's text is
+ *   not text yet while kern/module/ and modules/ write it: no CPU executes it.
  * - ops: an op's slot and the list of ops are published with smp_wmb() before a
  *   site is patched to call them. An op may be reused or freed after its sites
  *   are nops again and a grace period (synchronize_sched()) has passed.
@@ -250,6 +250,19 @@ int insn_call(unsigned long ip, unsigned long addr, unsigned link, u32 *insn);
  */
 void ftrace_batch_begin(void);
 void ftrace_batch_end(void);
+/*
+ * Write words of text that are no call sites: breakpoints, and slots of probes.
+ * 1. Compare each word with @expected. If one differs, write none.
+ * 2. Write each word: one aligned store through the text alias, then arch_sync_line().
+ * Context: thread, ftrace_lock held, in a batch; or in stop_machine() with the text alias
+ * open (memory.h), where the end of a batch would wait for CPUs that are stopped.
+ * Return: 0; -EINVAL: a word is not the expected one, and none was written.
+ */
+struct text_word {
+	unsigned long ip;
+	u32 expected, insn;
+};
+int text_write(const struct text_word *words, unsigned count);
 
 /*
  * Check the records, and make every site a nop. Context: boot, with memory mapped,

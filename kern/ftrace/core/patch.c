@@ -1,5 +1,5 @@
 /*
- * Changing call sites. Only this file writes them.
+ * Changing text. Only this file writes it: call sites, and the words of text_write().
  *
  * A site is one aligned word. A CPU that executes it while it changes executes
  * either the old instruction or the new one. The nop and the call may be exchanged
@@ -14,7 +14,7 @@
 extern u32 ftrace_call[]; /* the call to the tracer in ftrace_caller */
 
 unsigned long ftrace_syncs; /* number of synchronisations since boot */
-static u64 open; /* sites at offsets below it may be written: the end of text while a batch is open, else 0 */
+static u64 writable_end; /* sites at offsets below it may be written: the end of text in a batch, else 0 */
 
 /* `jal link, addr` if insn.h defines INSN_JAL, else `bl addr`. */
 inline int insn_call(unsigned long ip, unsigned long addr, unsigned link, u32 *insn)
@@ -45,13 +45,13 @@ void ftrace_batch_begin(void)
 #if LAB_START != 3
 	text_alias_open();
 #endif
-	open = ftrace_text_end - KERNEL_BASE;
+	writable_end = ftrace_text_end - KERNEL_BASE;
 }
 
 /* Close the alias before the synchronisation: when the other CPUs go on after it, text is not writable. */
 void ftrace_batch_end(void)
 {
-	open = 0;
+	writable_end = 0;
 #if LAB_START != 3
 	text_alias_close();
 	arch_sync_all();
@@ -74,6 +74,22 @@ static inline int patch_word(unsigned long ip, u32 expected, u32 insn)
 #endif
 }
 
+/* ---- Given: words that are no call sites ---- */
+
+int text_write(const struct text_word *words, unsigned count)
+{
+	int err = 0;
+
+	for (unsigned i = 0; i < count; i++)
+		if (*(const volatile u32 *)words[i].ip != words[i].expected)
+			return -EINVAL;
+	for (unsigned i = 0; i < count && !err; i++)
+		err = patch_word(words[i].ip, words[i].expected, words[i].insn);
+	return err;
+}
+
+/* ---- Call sites ---- */
+
 /*
  * The word before a site is written here, while one CPU runs, and never again: two
  * words cannot change together while other CPUs run.
@@ -86,7 +102,7 @@ int ftrace_init_nop(const struct dyn_ftrace *rec)
 	unsigned long ip = ftrace_ip(rec);
 	int err = 0;
 
-	if (rec->offset >= open)
+	if (rec->offset >= writable_end)
 		return -EFAULT;
 	if (!hook_untouched((const u32 *)ip))
 		return -EINVAL;
@@ -107,7 +123,7 @@ int ftrace_make_call(const struct dyn_ftrace *rec, unsigned long addr)
 	u32 call;
 	int err = insn_call(ip, addr, HOOK_LINK, &call);
 
-	if (unlikely(rec->offset >= open))
+	if (unlikely(rec->offset >= writable_end))
 		return -EFAULT;
 	return err ? err : patch_word(ip, INSN_NOP, call);
 #endif
@@ -122,7 +138,7 @@ int ftrace_make_nop(const struct dyn_ftrace *rec, unsigned long addr)
 	u32 call;
 	int err = insn_call(ip, addr, HOOK_LINK, &call);
 
-	if (unlikely(rec->offset >= open))
+	if (unlikely(rec->offset >= writable_end))
 		return -EFAULT;
 	return err ? err : patch_word(ip, call, INSN_NOP);
 #endif
@@ -139,7 +155,7 @@ int ftrace_modify_call(const struct dyn_ftrace *rec, unsigned long old_addr, uns
 
 	if (!err)
 		err = insn_call(ip, addr, HOOK_LINK, &call);
-	if (unlikely(rec->offset >= open))
+	if (unlikely(rec->offset >= writable_end))
 		return -EFAULT;
 	return err ? err : patch_word(ip, old, call);
 #endif
@@ -155,7 +171,7 @@ int ftrace_update_ftrace_func(ftrace_func_t func)
 	u32 call;
 	int err = insn_call(ip, (unsigned long)func, CALL_LINK, &call);
 
-	if (!open)
+	if (!writable_end)
 		return -EFAULT;
 	if (err)
 		return err;

@@ -99,6 +99,18 @@ typedef void (*trace_func_graph_ret_t)(struct ftrace_graph_ret *trace, struct fg
 				       struct ftrace_regs *regs);
 typedef void (*trace_func_graph_gone_t)(struct ftrace_graph_ent *trace, struct fgraph_ops *gops);
 
+/*
+ * From stage 6 on, the direct path of a user, used while it is the only one. entry is
+ * called with an op whose private is the user's. It pushes a frame with
+ * fgraph_single.users, or ends in a tail call to ftrace_graph_func(). ret is called with
+ * the user's private, but only for such frames, and after sp was checked. It does what
+ * ftrace_graph_return() does, or ends in a tail call to it.
+ */
+struct fgraph_direct {
+	ftrace_func_t entry;
+	void (*ret)(struct ftrace_regs *regs, struct shadow_stack *s, struct shadow_frame *f, void *private);
+};
+
 struct fgraph_ops {
 	trace_func_graph_ent_t entryfunc;
 	trace_func_graph_ret_t retfunc;
@@ -106,19 +118,7 @@ struct fgraph_ops {
 	void *private;
 	trace_func_graph_gone_t gonefunc; /* may be NULL */
 
-	/*
-	 * Optional, from stage 6 on: the direct path, used while this user is the only
-	 * one. entry is called with an op whose private is the user's. It pushes
-	 * a frame with fgraph_single.users, or ends in a tail call to
-	 * ftrace_graph_func(). ret is called with the user's private, but only
-	 * for such frames, and after sp was checked. It does what
-	 * ftrace_graph_return() does, or ends in a tail call to it.
-	 */
-	struct fgraph_direct {
-		ftrace_func_t entry;
-		void (*ret)(struct ftrace_regs *regs, struct shadow_stack *s,
-			    struct shadow_frame *f, void *private);
-	} direct;
+	struct fgraph_direct direct; /* optional */
 
 	/* Written by fgraph.c only. */
 	int idx;   /* slot, or -1 */

@@ -1,6 +1,6 @@
 /*
- * Kprobes and the kernel's text: where a probe may be, and writing it. The writes
- * go through the text alias, as those of core/patch.c.
+ * Kprobes and the kernel's text: where a probe may be, and writing it while no other CPU
+ * executes it. core/patch.c writes the words.
  */
 #include "asm-ftrace/hook.h"
 #include "breakpoint.h"
@@ -17,46 +17,34 @@
 __attribute__((section(".text.kprobe_slots"))) __aligned(8) const u32 kprobe_slots[KPROBE_SLOTS][2] = {
 	[0 ... KPROBE_SLOTS - 1] = {INSN_BREAK, INSN_BREAK}};
 
-struct write {
-	const struct kprobe_word *words;
+struct words {
+	const struct text_word *first;
 	unsigned count;
 };
 
-static int write_words(const struct write *w)
-{
-	for (unsigned i = 0; i < w->count; i++)
-		if (*(const volatile u32 *)w->words[i].ip != w->words[i].expected)
-			return -EINVAL;
-	for (const struct kprobe_word *word = w->words; word < w->words + w->count; word++) {
-		*(volatile u32 *)text_alias(word->ip) = word->insn;
-		arch_sync_line(word->ip, (unsigned long)text_alias(word->ip));
-	}
-	return 0;
-}
-
 /* The other CPUs are stopped. Not a batch: its end would wait for them. */
-static int write_stopped(void *w)
+static int write_stopped(void *arg)
 {
+	const struct words *words = arg;
 	int err;
 
 	preempt_disable();
 	text_alias_open();
-	err = write_words(w);
+	err = text_write(words->first, words->count);
 	text_alias_close();
 	preempt_enable();
 	return err;
 }
 
-int kprobe_write(const struct kprobe_word *words, unsigned count)
+int kprobe_write(const struct text_word *words, unsigned count)
 {
-	struct write w = {words, count};
 	int err;
 
 	mutex_assert_held(&ftrace_lock);
 	if (PROBE_STOPS_CPUS)
-		return stop_machine(write_stopped, &w);
+		return stop_machine(write_stopped, &(struct words){words, count});
 	ftrace_batch_begin();
-	err = write_words(&w);
+	err = text_write(words, count);
 	ftrace_batch_end();
 	return err;
 }

@@ -174,11 +174,8 @@ extern const u32 kprobe_slots[KPROBE_SLOTS][2];
  * -ETIMEDOUT: arm64, a CPU could not be stopped. After an error none is replaced.
  * Context: thread, ftrace_lock held.
  */
-struct kprobe_word {
-	unsigned long ip;
-	u32 expected, insn;
-};
-int kprobe_write(const struct kprobe_word *words, unsigned count);
+struct text_word;
+int kprobe_write(const struct text_word *words, unsigned count);
 /*
  * Find the function of @addr, and whether it may be probed: 0, with the number of
  * bytes from its start in *@offset and its call site in *@site; or -EINVAL.

@@ -1,4 +1,4 @@
-// needs: kern/ftrace/graph/fgraph.c kern/ftrace/graph/shadow_frame.c kern/ftrace/graph/shadow_room.c kern/ftrace/graph/shadow_var.c kern/ftrace/core/hash.c kern/ftrace/tests/fake_kernel.c kern/ftrace/core/table.c kern/ftrace/core/set.c -Ikern/ftrace/tests/host -Ikern/ftrace/tests/host/riscv64 -DKERNEL_BASE=0x10000000ul -DALIAS_BASE=0x30000000ul -DSHADOW_HOOK=1
+// needs: kern/ftrace/graph/fgraph.c kern/ftrace/trace/trace_graph_direct.c kern/ftrace/graph/shadow_frame.c kern/ftrace/graph/shadow_room.c kern/ftrace/graph/shadow_var.c kern/ftrace/core/hash.c kern/ftrace/tests/fake_kernel.c kern/ftrace/core/table.c kern/ftrace/core/set.c -Ikern/ftrace/tests/host -Ikern/ftrace/tests/host/riscv64 -DKERNEL_BASE=0x10000000ul -DALIAS_BASE=0x30000000ul -DSHADOW_HOOK=1
 /*
  * The shadow stack and its users on the host. A processor is imitated: a call
  * has a site, an sp and a link; the op of fgraph.c may replace the link; the
@@ -19,6 +19,7 @@ extern "C" {
 #include "fgraph.h"
 #include "hash.h"
 #include "shadow.h"
+#include "trace_graph_event.h"
 #include "asm-ftrace/regs.h"
 #undef private
 
@@ -273,8 +274,10 @@ struct fgraph : testing::Test {
 	static void walk_finds_everything()
 	{
 		struct shadow_stack *s = (struct shadow_stack *)host_current->ftrace;
+		size_t frames = 0;
 		for (struct shadow_frame *f = s->top; f; f = f->below) {
 			bool known = false;
+			ASSERT_LE(++frames, owed.size()) << "more frames than calls in progress";
 			for (size_t i = 0; i < owed.size(); i++)
 				known |= owed[i] == f->ret && owed_fp[i] == f->fp;
 			ASSERT_TRUE(known) << "a frame on the shadow stack belongs to no call in progress";
@@ -1142,4 +1145,71 @@ TEST_F(fgraph, random_users_come_and_go_in_random_trees)
 		}
 	}
 	EXPECT_GT(events.size(), 1000u);
+}
+
+/* function_graph alone: its direct path pushes and pops frames itself. */
+struct direct : interrupted {
+	struct trace_array buffers = {};
+	alignas(RB_PAGE_SIZE) struct rb_page page;
+	struct fgraph_ops ops = {};
+
+	static int no_entry(struct ftrace_graph_ent *, struct fgraph_ops *, struct ftrace_regs *)
+	{
+		ADD_FAILURE() << "the general path called the entry handler";
+		return 0;
+	}
+	static void no_return(struct ftrace_graph_ret *, struct fgraph_ops *, struct ftrace_regs *)
+	{
+		ADD_FAILURE() << "the general path called the return handler";
+	}
+	void SetUp() override
+	{
+		fgraph::SetUp();
+		host_cpu->ftrace = nullptr;
+		buffers.cpu[0].page = &page;
+		page.commit = 0;
+		ops.entryfunc = no_entry;
+		ops.retfunc = no_return;
+		ops.filter = &a.filter;
+		ops.private_ = &buffers;
+		ops.direct = trace_graph_direct;
+		ops.idx = -1;
+		ASSERT_EQ(register_ftrace_graph(&ops), 0);
+		ASSERT_EQ(graph_op->func, trace_graph_direct.entry);
+	}
+	void TearDown() override
+	{
+		unregister_ftrace_graph(&ops);
+		fgraph::TearDown();
+	}
+	/* @calls traced calls were written. */
+	bool has_events_of(unsigned calls)
+	{
+		return page.commit == 4 * calls * (2 + GRAPH_ENT_WORDS + GRAPH_RET_WORDS);
+	}
+};
+
+TEST_F(direct, an_interrupt_at_every_store_sees_and_leaves_a_whole_stack)
+{
+	unsigned n = stores_of(work), interrupts = 0;
+	ASSERT_GE(n, 4 * 2 * (11 + 3u)) << "four calls: eleven stores of a push, three of a pop";
+	for (unsigned k = 0; k < n; k++) {
+		unsigned now = 0, masked = 0;
+		page.commit = 0;
+		at_store = [&] {
+			auto rest = std::move(at_store);
+			at_store = nullptr;
+			walk_finds_everything();
+			if (now++ == k && !(masked = host_irqs_masked))
+				interrupt(1, [] { handler(10); });
+			at_store = std::move(rest);
+		};
+		work();
+		at_store = nullptr;
+		interrupts += !masked;
+		ASSERT_TRUE(is_empty()) << "an interrupt at store " << k;
+		ASSERT_TRUE(has_events_of(masked ? 4 : 7)) << "an interrupt at store " << k;
+		ASSERT_FALSE(HasFatalFailure()) << "an interrupt at store " << k;
+	}
+	EXPECT_EQ(interrupts, 4 * 2 * 3u) << "a pop is interrupted at each of its stores, a push at none";
 }

@@ -55,7 +55,7 @@ u32 the_slots[KPROBE_SLOTS][2] __asm__("kprobe_slots") __attribute__((aligned(8)
 static std::vector<std::string> written; /* in order: "slot", "break", "back", "other", or "entry on" */
 static int write_error;
 
-static const char *what_is(const struct kprobe_word *w)
+static const char *what_is(const struct text_word *w)
 {
 	if (w->ip - (unsigned long)the_slots < sizeof(the_slots))
 		return "slot";
@@ -64,14 +64,14 @@ static const char *what_is(const struct kprobe_word *w)
 	return w->expected == INSN_BREAK ? "back" : "other";
 }
 
-int kprobe_write(const struct kprobe_word *words, unsigned count)
+int kprobe_write(const struct text_word *words, unsigned count)
 {
 	if (write_error)
 		return write_error;
-	for (const struct kprobe_word *w = words; w < words + count; w++)
+	for (const struct text_word *w = words; w < words + count; w++)
 		if (*(u32 *)w->ip != w->expected)
 			return -EINVAL;
-	for (const struct kprobe_word *w = words; w < words + count; w++)
+	for (const struct text_word *w = words; w < words + count; w++)
 		*(u32 *)w->ip = w->insn;
 	written.push_back(what_is(words));
 	return 0;

@@ -210,6 +210,23 @@ TEST_F(site, nothing_is_written_outside_of_a_batch)
 	EXPECT_EQ(INSN_NOP, fake_word(ip));
 }
 
+TEST_F(site, text_write_writes_all_words_or_none)
+{
+	struct text_word words[2] = {{ip, INSN_NOP, call}, {ip + 4, 0x1234, INSN_NOP}};
+
+	fake_scribble(ip + 4, 0x4321);
+	ftrace_batch_begin();
+	EXPECT_EQ(-EINVAL, text_write(words, 2));
+	ftrace_batch_end();
+	EXPECT_EQ(INSN_NOP, *(u32 *)ip) << "the second word was another one, so the first must stay";
+	fake_scribble(ip + 4, 0x1234);
+	ftrace_batch_begin();
+	EXPECT_EQ(0, text_write(words, 2));
+	ftrace_batch_end();
+	EXPECT_EQ(call, *(u32 *)ip);
+	EXPECT_EQ(INSN_NOP, *(u32 *)(ip + 4));
+}
+
 TEST_F(site, a_record_outside_of_text_is_refused)
 {
 	struct dyn_ftrace *outside = fake_record(FAKE_TEXT_SIZE, "data");

@@ -15,7 +15,7 @@
 static inline __attribute__((always_inline)) struct ring_buffer_cpu *
 graph_buffer(const struct trace_array *tr, const struct cpu *c)
 {
-	return (void *)((char *)tr + (unsigned long)c->ftrace);
+	return (struct ring_buffer_cpu *)((char *)tr + (unsigned long)c->ftrace);
 }
 
 extern const struct fgraph_direct trace_graph_direct; /* trace_graph_direct.c; none in lab 5 */
