@@ -16,7 +16,10 @@ static struct smp_call stop_calls[NR_CPUS]; /* fn is NULL: never sent */
 static bool stopping;
 static const struct unwind *stopped[NR_CPUS]; /* where the CPU's stack was; NULL: it runs */
 
-/* In smp_call's interrupt. A CPU that takes the call after the caller has given up goes on at once. */
+/*
+ * In smp_call's interrupt. A CPU that takes the call after the caller has given up goes on at
+ * once. Each IPI ends cpu_idle_wait(): that of let_others_go(), and one a second of the watchdog.
+ */
 static notrace void wait_while_stopping(void *unused)
 {
 	struct unwind here;
@@ -25,7 +28,7 @@ static notrace void wait_while_stopping(void *unused)
 	__atomic_store_n(&stopped[this_cpu()->index], &here, __ATOMIC_RELEASE);
 	while (__atomic_load_n(&stopping, __ATOMIC_ACQUIRE)) {
 		watchdog_touch();
-		cpu_relax();
+		cpu_idle_wait();
 	}
 	WRITE_ONCE(stopped[this_cpu()->index], NULL);
 }
@@ -71,6 +74,14 @@ static int stop_others(unsigned long mask)
 	return wait_for_each(mask, is_stopped);
 }
 
+static void let_others_go(unsigned long mask)
+{
+	__atomic_store_n(&stopping, false, __ATOMIC_RELEASE);
+	for (unsigned i = 0; i < NR_CPUS; i++)
+		if (mask >> i & 1)
+			ipi_send(i, IPI_RESCHEDULE);
+}
+
 int stop_machine(int (*fn)(void *), void *arg)
 {
 	int result = -ETIMEDOUT, late;
@@ -88,7 +99,7 @@ int stop_machine(int (*fn)(void *), void *arg)
 			result = fn(arg);
 			irq_restore(flags);
 		}
-		__atomic_store_n(&stopping, false, __ATOMIC_RELEASE);
+		let_others_go(others);
 	}
 	preempt_enable();
 	mutex_unlock(&stop_lock);

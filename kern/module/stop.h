@@ -10,8 +10,8 @@
 
 /*
  * Run fn(arg) on this CPU while every other online CPU waits: (1) an interrupt brings each
- * other CPU into a handler, where it waits with interrupts masked; (2) this CPU masks its
- * interrupts and runs fn(arg), which sees all that the others have stored; (3) the others
+ * other CPU into a handler, where it waits with interrupts masked, in wfi; (2) this CPU masks
+ * its interrupts and runs fn(arg), which sees all that the others have stored; (3) the others
  * go on, and see all that fn has stored. So no CPU is inside a section that masks
  * interrupts during (2), and the spinlocks of such sections are free.
  *

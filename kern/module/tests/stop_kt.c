@@ -69,6 +69,31 @@ static void test_nobody_runs(void)
 	kt_promise(!irqs_disabled() && preemptible(), "afterwards interrupts and preemption are on");
 }
 
+/* How often the loops of the stopped CPUs go round in 1 ms. */
+static int count_touches(void *unused)
+{
+	u64 before = 0, after = 0;
+
+	for (unsigned i = 1; i < nr_cpus; i++)
+		before += READ_ONCE(cpu_of(i)->touched);
+	spin_ns(1000000);
+	for (unsigned i = 1; i < nr_cpus; i++)
+		after += READ_ONCE(cpu_of(i)->touched);
+	return after - before;
+}
+
+/* A tick or an IPI that came just before keeps a CPU awake: the least of many stops counts. */
+static void test_stopped_cpus_sleep(void)
+{
+	int least = stop_machine(count_touches, NULL);
+
+	for (int n = 0; n < 50 && least > 0; n++) {
+		sleep_ns(1000000);
+		least = MIN(least, stop_machine(count_touches, NULL));
+	}
+	kt_promise(!least, "stopped CPUs wait for an interrupt, and do not poll (%d times in 1 ms)", least);
+}
+
 /* ---- with calls between CPUs, and with itself ---- */
 
 #define ROUNDS 20
@@ -279,6 +304,7 @@ static int test_stop(int argc, char **argv)
 		return kt_end();
 	}
 	test_nobody_runs();
+	test_stopped_cpus_sleep();
 	test_with_others();
 	test_inside();
 	return kt_end();
