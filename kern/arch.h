@@ -105,8 +105,15 @@ void trap_exception(struct trap_frame *regs);
 void trap_overflow(struct trap_frame *regs);
 void dispatch_interrupt(struct trap_frame *regs);
 void __noreturn panic_exception(struct trap_frame *regs);
-/* For tests: called first for an exception. Returns true if it has handled it (and changed @regs). */
-extern bool (*exception_hook)(struct trap_frame *regs, unsigned long address);
+/*
+ * For tests: called for an exception that is neither a breakpoint's nor a FIXUP's. Returns true
+ * if it has handled the exception (and changed @regs); false if its test is not running. No call
+ * site; any context.
+ */
+struct exception_hook {
+	bool (*fn)(struct trap_frame *regs, unsigned long address);
+};
+#define EXCEPTION_HOOK(f) TABLE_ENTRY(const struct exception_hook, exception_hook, f##_hook) = {f}
 
 /* An instruction at @pc that may fault: the exception goes on at @to. */
 struct fixup {

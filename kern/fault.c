@@ -10,7 +10,6 @@
 #include "print.h"
 #include "unwind.h"
 
-bool (*exception_hook)(struct trap_frame *regs, unsigned long address);
 const struct break_hook *break_hook;
 
 static notrace const char *part_of_memory(unsigned long address, unsigned long pa)
@@ -71,8 +70,12 @@ static notrace bool fix_up(struct trap_frame *regs)
 
 static notrace __noinline void no_breakpoint(struct trap_frame *regs)
 {
-	if (!fix_up(regs) && (!exception_hook || !exception_hook(regs, regs_fault_address(regs))))
-		panic_exception(regs);
+	if (fix_up(regs))
+		return;
+	TABLE_FOR_EACH(const struct exception_hook, exception_hook, hook)
+		if (hook->fn(regs, regs_fault_address(regs)))
+			return;
+	panic_exception(regs);
 }
 
 notrace void trap_exception(struct trap_frame *regs)

@@ -169,9 +169,13 @@ int module_unload(const char *name);
 
 /*
  * Called after a module's call sites are published, before its init; and before its exit, when it is
- * about to be removed (again with @coming, if it then stays). Without module_lock. NULL: nothing is called.
+ * about to be removed (again with @coming, if it then stays). Without module_lock. Not for modules:
+ * their entries are in no table.
  */
-extern void (*module_notify)(const struct module *m, bool coming);
+struct module_hook {
+	void (*fn)(const struct module *m, bool coming);
+};
+#define MODULE_HOOK(f) TABLE_ENTRY(const struct module_hook, module_hook, f##_hook) = {f}
 
 /* The module whose text contains @addr; NULL: none. Any context, no call site. */
 const struct module *module_of(unsigned long addr);

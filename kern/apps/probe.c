@@ -406,13 +406,14 @@ static notrace bool say_interrupted(struct kprobe *p, struct kprobe_regs *regs)
 /* Handle the exception: change the address, so that the load finds a word. */
 static notrace bool say_fault(struct trap_frame *regs, unsigned long address)
 {
-	if (address != 8)
+	if (!telling || address != 8)
 		return false;
 	probe_said(SAID_TRAP, regs_pc(regs), unwind_true_pc(regs));
 	probe_inner(1);
 	regs->x[PROBE_ARG0] = (unsigned long)&trapped_word;
 	return true;
 }
+EXCEPTION_HOOK(say_fault);
 
 enum trap { SECOND_WORD, FIRST_WORD, FAULT, NO_TRAP, PLAIN_FAULT /* of an instruction that is not probed */, TRAPS };
 
@@ -445,11 +446,9 @@ static int traps(void)
 	ipi = (struct kprobe){.symbol_name = "handle_ipi", .pre_handler = say_interrupted};
 	err = register_kprobe(&ipi);
 	err = err ?: begin(1, (unsigned long)probe_inner_first, false);
-	exception_hook = say_fault;
 	telling = true;
 	for (int i = 0; i < 2 * TRAPS && !err; i++)
 		err = trap_in(i % TRAPS, i / TRAPS);
-	exception_hook = NULL;
 	telling = false;
 	end(1);
 	unregister_kprobe(&ipi);

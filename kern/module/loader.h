@@ -12,8 +12,8 @@
  *			what was published, then frees the pages
  *
  * module_lock is held in all of them, except in what may last for ever: while init, exit or
- * module_notify runs, and while insmod or rmmod waits until nothing leads into the module. module.h
- * lists the states of a module, and who may execute it in each.
+ * the MODULE_HOOKs run, and while insmod or rmmod waits until nothing leads into the module.
+ * module.h lists the states of a module, and who may execute it in each.
  */
 #ifndef MODULE_LOADER_H
 #define MODULE_LOADER_H

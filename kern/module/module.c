@@ -26,7 +26,6 @@
 
 struct mutex module_lock;
 struct module *modules;
-void (*module_notify)(const struct module *m, bool coming);
 
 const struct module *module_of(unsigned long addr)
 {
@@ -242,7 +241,7 @@ static void find_inside(const struct module *m, bool own, struct reason *r)
 		strlcpy(r->text, "a traced call will return through it", sizeof(r->text));
 }
 
-/* Which probes or patches are in its text after module_notify() was called. */
+/* Which probes or patches are in its text after the MODULE_HOOKs were called. */
 static void find_probes(struct module *m, struct reason *r)
 {
 	const char *why = "";
@@ -326,8 +325,8 @@ static int wait_until_none(struct module *m, void (*find)(struct module *m, stru
 
 static void notify(const struct module *m, bool coming)
 {
-	if (module_notify)
-		module_notify(m, coming);
+	TABLE_FOR_EACH(const struct module_hook, module_hook, hook)
+		hook->fn(m, coming);
 }
 
 static int run_init(void *arg)

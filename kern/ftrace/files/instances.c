@@ -12,9 +12,6 @@
 #include "trace.h"
 #include "tracefs.h"
 
-int (*trace_instance_made)(struct trace_array *tr);
-void (*trace_instance_gone)(struct trace_array *tr);
-
 struct instance {
 	struct trace_array tr;
 	struct ftrace_ops ops;
@@ -42,8 +39,8 @@ static struct instance *instance_new(void)
 
 static void instance_free(struct instance *i)
 {
-	if (trace_instance_gone)
-		trace_instance_gone(&i->tr);
+	TABLE_FOR_EACH(const struct instance_hook, instance_hook, hook)
+		hook->gone(&i->tr);
 	mutex_lock(&trace_lock);
 	tracing_set_tracer(&i->tr, nop_tracer.name);
 	mutex_unlock(&trace_lock);
@@ -55,6 +52,15 @@ static void instance_free(struct instance *i)
 	page_free(i, 0);
 }
 
+static int hooks_made(struct trace_array *tr)
+{
+	int err = 0;
+
+	TABLE_FOR_EACH(const struct instance_hook, instance_hook, hook)
+		err = err ?: hook->made(tr);
+	return err;
+}
+
 /* Make the directory and its files, not yet linked into the tree. */
 static struct node *tree_new(const char *name)
 {
@@ -64,7 +70,7 @@ static struct node *tree_new(const char *name)
 	if (i) {
 		tree->data = &i->tr;
 		i->tr.dir = tree;
-		if (!tracefs_populate(tree, true) && (!trace_instance_made || !trace_instance_made(&i->tr)))
+		if (!tracefs_populate(tree, true) && !hooks_made(&i->tr))
 			return tree;
 		instance_free(i);
 	}

@@ -36,7 +36,7 @@
  * - trace/: profile_forget_modules()
  * - probes/ and probe_events/: kern/module.h. A function of a module that is about to be
  *   removed gets no probe (module_is_going()); probe_events/ is told of each module that is
- *   loaded or removed (module_notify).
+ *   loaded or removed (MODULE_HOOK).
  */
 #ifndef FTRACE_MODULE_H
 #define FTRACE_MODULE_H

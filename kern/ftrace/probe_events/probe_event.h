@@ -9,9 +9,8 @@
  * probe_files.c has the files that lines are written to, event_filter.c the filters,
  * error_log.c the log of refused lines. This room is the last one (lab 8): it may use all
  * others, and no room includes its headers. It is called through tracefs's table, by its
- * probes' hits, and through pointers that it stores at boot: trace_print_other_type
- * (trace/), trace_instance_made and trace_instance_gone (files/), module_notify
- * (kern/module/).
+ * probes' hits, and through the tables PRINT_HOOK (trace/), INSTANCE_HOOK (files/) and
+ * MODULE_HOOK (kern/module/).
  *
  * An event may have several probes, with the same types of arguments: a further line
  * with the event's name adds one. A probe on a module's function is registered while the
@@ -126,7 +125,6 @@ bool probe_has_register(unsigned n, enum probe_place place);
 
 /* ---- probe_print.c ---- */
 
-bool probe_print_event(const struct trace_line *l);
 int probe_format_show(struct seq *s, u64 item);
 
 /* ---- probe_events.c; events_lock held ---- */

@@ -510,11 +510,4 @@ static void module_changed(const struct module *m, bool coming)
 	}
 	mutex_unlock(&events_lock);
 }
-
-static int probe_events_init(void)
-{
-	module_notify = module_changed;
-	trace_print_other_type = probe_print_event;
-	return 0;
-}
-INITCALL(probe_events_init);
+MODULE_HOOK(module_changed);

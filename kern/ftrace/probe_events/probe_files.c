@@ -687,11 +687,4 @@ static void instance_gone(struct trace_array *tr)
 	mutex_unlock(&events_lock);
 	error_log_clear(tr);
 }
-
-static int probe_files_init(void)
-{
-	trace_instance_made = instance_made;
-	trace_instance_gone = instance_gone;
-	return 0;
-}
-INITCALL(probe_files_init);
+INSTANCE_HOOK(instance_made, instance_gone);

@@ -74,7 +74,7 @@ static void print_event(const struct trace_line *l, const struct probe_event *e)
 	seq_printf(l->s, "\n");
 }
 
-bool probe_print_event(const struct trace_line *l)
+static bool print_probe(const struct trace_line *l)
 {
 	const struct probe_event *e;
 
@@ -86,6 +86,7 @@ bool probe_print_event(const struct trace_line *l)
 	mutex_unlock(&events_by_id_lock);
 	return e;
 }
+PRINT_HOOK(print_probe);
 
 /* ---- format ---- */
 

@@ -74,6 +74,22 @@ const char *ksym_module(unsigned long addr)
 	return addr >= fake_module_start ? "hello" : nullptr;
 }
 extern const struct thread_hook comm_hook_hook;
+
+/* Two rooms whose types, 1500 and 1502, are not in the table. */
+static bool print_probe(const struct trace_line *l)
+{
+	if (l->ent->type == 1500)
+		seq_printf(l->s, "o: (vfs_write+0x0/0x90)\n");
+	return l->ent->type == 1500;
+}
+PRINT_HOOK(print_probe);
+static bool print_second(const struct trace_line *l)
+{
+	if (l->ent->type == 1502)
+		seq_printf(l->s, "the second room's text\n");
+	return l->ent->type == 1502;
+}
+PRINT_HOOK(print_second);
 }
 
 struct Output : ::testing::Test {

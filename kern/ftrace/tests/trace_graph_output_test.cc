@@ -342,10 +342,6 @@ TEST_F(Graph, comments_stand_inside_the_open_call)
 
 TEST_F(Graph, an_event_of_a_probe_is_a_comment)
 {
-	trace_print_other_type = [](const trace_line *l) {
-		seq_printf(l->s, "o: (vfs_write+0x0/0x90)\n");
-		return l->ent->type == 1500;
-	};
 	trace_entry probe = {1500, 0, 0, pid}, removed = {1501, 0, 0, pid};
 	add(&probe, sizeof(probe));
 	enter(ksys_write, 0);
@@ -357,7 +353,6 @@ TEST_F(Graph, an_event_of_a_probe_is_a_comment)
 			   " 0)               |    vfs_write() {\n"
 			   " 0)               |      /* o: (vfs_write+0x0/0x90) */\n"
 			   " 0)   0.100 us    |    }\n");
-	trace_print_other_type = nullptr;
 	events.clear();
 	add(&removed, sizeof(removed));
 	EXPECT_EQ(shown(), " 0)               |  /* Unknown type 1501 */\n");

@@ -125,10 +125,12 @@ TEST_F(Lines, a_marker_line)
 	EXPECT_EQ(line(e, 0), "tracing_mark_write: hello\n");
 }
 
-TEST_F(Lines, a_type_that_no_table_has)
+TEST_F(Lines, a_type_that_is_not_in_the_table_is_printed_by_its_hook)
 {
-	trace_entry e{99, 0, 0, 1};
+	trace_entry e{99, 0, 0, 1}, probe{1500, 0, 0, 1}, second{1502, 0, 0, 1};
 	tr->options = 0;
+	EXPECT_EQ(line(&probe, 0), "o: (vfs_write+0x0/0x90)\n");
+	EXPECT_EQ(line(&second, 0), "the second room's text\n");
 	EXPECT_EQ(line(&e, 0), "Unknown type 99\n");
 }
 

@@ -15,7 +15,7 @@
  * 4. Later a reader (files/trace_files_buffer.c) finds the event in the buffer and
  *    calls trace_print_event() (trace_output.c). It finds the printer in the table of
  *    event types (event_type.h) or in the tracer (print_other). Events of probes are
- *    printed by probe_events/ (trace_print_other_type).
+ *    printed by probe_events/ (PRINT_HOOK).
  * profile.c and trace_stack.c (the stack tracer) write no events: they have files of
  * their own.
  *
@@ -215,9 +215,18 @@ struct trace_array *trace_array_of(const struct file *f);
 
 /* ---- instances.c ---- */
 
-/* What a later room adds to the directory of a new instance, and takes back before its buffers are freed; or NULL. */
-extern int (*trace_instance_made)(struct trace_array *tr);
-extern void (*trace_instance_gone)(struct trace_array *tr);
+/*
+ * What another room does for an instance. made(tr): add to the directory of the new
+ * instance @tr, before it is linked into the tree. 0 or -errno: then @tr is not made.
+ * gone(tr): take that back, before the buffers are freed; also if made(tr) has failed or
+ * was not called. Context: thread, without trace_lock.
+ */
+struct instance_hook {
+	int (*made)(struct trace_array *tr);
+	void (*gone)(struct trace_array *tr);
+};
+#define INSTANCE_HOOK(m, g)                                                                   \
+	TABLE_ENTRY(const struct instance_hook, instance_hook, m##_hook) = {m, g}
 
 /* ---- trace_graph_output.c: print_other and print_header of function_graph ---- */
 
@@ -240,8 +249,11 @@ void trace_find_comm(u32 options, int pid, char comm[16]);
 void trace_print_header(struct seq *s, struct trace_array *tr);
 /* What the five flags mean, in lines with @width columns before the flags; @last ends the last line. */
 void trace_print_legend(struct seq *s, int width, const char *last);
-/* Print the text of an event whose type is not in the table; false: it is not known. NULL: all are in the table. */
-extern bool (*trace_print_other_type)(const struct trace_line *l);
+/* Prints the text of an event whose type is not in the table. False: it is not this hook's type. */
+struct print_hook {
+	bool (*fn)(const struct trace_line *l);
+};
+#define PRINT_HOOK(f) TABLE_ENTRY(const struct print_hook, print_hook, f##_hook) = {f}
 void trace_print_text(const struct trace_line *l); /* the text of an event of any type that has a .print, or that the type is not known */
 /* Print @ev, or @ev and @next together, as whole lines. Return: the number of events printed, 1 or 2. */
 int trace_print_event(struct seq *s, struct trace_printer *p, unsigned cpu,

@@ -205,8 +205,6 @@ TRACE_EVENT(TRACE_STACK, kernel_stack, STACK_FIELDS, accept_stack, .print = prin
 			 "(void *)REC->caller[2], (void *)REC->caller[3], (void *)REC->caller[4], "
 			 "(void *)REC->caller[5], (void *)REC->caller[6], (void *)REC->caller[7]");
 
-bool (*trace_print_other_type)(const struct trace_line *l);
-
 static const struct trace_event_type *find_type(unsigned id)
 {
 	TABLE_FOR_EACH(const struct trace_event_type, trace_event_type, type)
@@ -227,13 +225,21 @@ u32 trace_accept_event(const void *data, u32 len)
 	return len == type->size ? len : 0;
 }
 
+static bool print_by_hook(const struct trace_line *l)
+{
+	TABLE_FOR_EACH(const struct print_hook, print_hook, hook)
+		if (hook->fn(l))
+			return true;
+	return false;
+}
+
 void trace_print_text(const struct trace_line *l)
 {
 	const struct trace_event_type *type = find_type(l->ent->type);
 
 	if (type)
 		type->print(l);
-	else if (!trace_print_other_type || !trace_print_other_type(l))
+	else if (!print_by_hook(l))
 		seq_printf(l->s, "Unknown type %d\n", l->ent->type);
 }
 

@@ -195,13 +195,17 @@ static void test_rounds(void)
 /* ---- what other CPUs have cached ---- */
 
 static u32 faults;
+static bool faulting;
 
-static bool note_fault(struct trap_frame *regs, unsigned long address)
+static notrace bool note_fault(struct trap_frame *regs, unsigned long address)
 {
+	if (!READ_ONCE(faulting))
+		return false;
 	__atomic_fetch_add(&faults, 1, __ATOMIC_RELAXED);
 	regs->pc += 4;
 	return true;
 }
+EXCEPTION_HOOK(note_fault);
 
 static void write_to(void *at)
 {
@@ -217,12 +221,12 @@ static void read_from(void *at)
 static unsigned faults_in(void (*fn)(void *), unsigned long at)
 {
 	faults = 0;
-	exception_hook = note_fault;
+	WRITE_ONCE(faulting, true);
 	preempt_disable();
 	fn((void *)at);
 	preempt_enable();
 	smp_call_others(fn, (void *)at);
-	exception_hook = NULL;
+	WRITE_ONCE(faulting, false);
 	return faults;
 }
 
