@@ -56,6 +56,11 @@ class Tree(unittest.TestCase):
                           if str(path) not in ("kern/kernel.mk", "kern/variant.mk")  # the build links what a student hands in
                           for n, line in enumerate((ROOT / path).read_text().splitlines(), 1) if naming.search(line)], [])
 
+    def test_code_is_called_through_tables_and_not_through_pointers_that_it_stores(self) -> None:
+        """TABLE_ENTRY (kern/types.h) needs no call at boot, and lets more than one hook be there."""
+        self.assertEqual([f"{path}: {line}" for path in product("kern") if path.suffix == ".h"
+                          for line in re.findall(r"^extern .*\(\*\w+\)\(.*", (ROOT / path).read_text(), re.M)], [])
+
     def test_no_promise_of_a_test_is_a_constant(self) -> None:
         self.assertEqual([str(path) for path in files("kern/*.c") if re.search(r"kt_promise\((true|false|!?\d+),", (ROOT / path).read_text())], [])
 
