@@ -18,10 +18,12 @@ ENTRY(_start)
 
 /* `?` matches the slash of a path: a slash before a star would begin a comment. */
 #define OTHERS EXCLUDE_FILE(*kern/ftrace?*.o *kern/apps?*.o *app?*.o *sites.o)
+/* In link order; the entries in sections .table.NAME.KEY (programs) by their keys. */
 #define TABLE(name)                                                                           \
 	. = ALIGN(8);                                                                         \
 	__start_table_##name = .;                                                             \
 	KEEP(*(.table.name))                                                                  \
+	KEEP(*(SORT_BY_NAME(.table.name.*)))                                                  \
 	__stop_table_##name = .;
 
 SECTIONS
@@ -59,6 +61,7 @@ SECTIONS
 		TABLE(export)
 		TABLE(param)
 		TABLE(shell_command)
+		TABLE(app)
 		TABLE(thread_hook)
 		TABLE(unwind_hook)
 		TABLE(exception_hook)

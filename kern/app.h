@@ -27,8 +27,19 @@
 #define S_DIR 0040000
 
 int main(int argc, char **argv);
-/* In kern/apps/ only, for `help`: the program's arguments, and what it does. */
-extern const char *const program_help[2];
+/*
+ * APP("file ...", "copy files"), in kern/apps/ only: the program's entry in the shell's table. For
+ * `help`: its arguments, and what it does. The build supplies APP_NAME.
+ */
+struct app {
+	const char *name;
+	int (*main)(int argc, char **argv);
+	const char *arguments, *does;
+};
+#define APP(arguments, does)                                                                  \
+	static const struct app app_entry                                                     \
+		__attribute__((used, section(".table.app." APP_NAME), aligned(8))) = {        \
+			APP_NAME, main, arguments, does}
 
 int printf(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
 int vsnprintf(char *buf, size_t size, const char *fmt, va_list args);

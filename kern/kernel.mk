@@ -24,7 +24,6 @@ depends := -MMD -MP
 traced := $(traced.$(hook))
 
 # ---- what is linked ---------------------------------------------------------
-apps := $(basename $(notdir $(wildcard kern/apps/*.c)))
 # A grade runs these programs. They call the tracer's functions; all other programs see only kern/app.h.
 apps_inside := entry.o frames.o graph.o lookup.o op.o probe.o rare.o registers.o trampolines.o
 src := $(wildcard boot/$(ARCH)/*.S kern/*.c kern/shell/*.c kern/arch/$(ARCH)/*.c \
@@ -36,7 +35,7 @@ src := $(filter-out %/asm-offsets.c $(if $(has_modules),,%/reloc.c) \
 	$(if $(filter-out $(LAST_LAB),$(stage)),%/module_kt.c),$(src))
 own_app := $(if $(APP),$(out)/app/$(app_name).o)
 sites := $(if $(BENCH_SITES),$(out)/sites.o)
-obj := $(patsubst %,$(out)/%.o,$(basename $(src))) $(own_app) $(out)/apps_table.o $(sites)
+obj := $(patsubst %,$(out)/%.o,$(basename $(src))) $(own_app) $(sites)
 generated := $(out)/include/asm-offsets.h $(shared)/.links
 
 include kern/module/module.mk
@@ -82,7 +81,7 @@ $(addprefix $(out)/kern/apps/,$(apps_inside)): sees := $(ftrace_includes) -iquot
 $(addprefix $(out)/kern/apps/,$(apps_inside)): $(generated)
 $(out)/kern/apps/%.o: kern/apps/%.c kern/app.h $(out)/flags
 	$(call say,CC,$@)$(cc) $(cflags) -iquote kern $(sees) $(traced) \
-	-Dmain=app_main_$* -Dprogram_help=app_help_$* $(depends) -c -o $@ $<
+	-Dmain=app_main_$* '-DAPP_NAME="$*"' $(depends) -c -o $@ $<
 $(out)/%.o: %.c $(out)/flags $(generated)
 	$(call say,CC,$@)$(cc) $(cflags) $(includes) $(traced) $(depends) -c -o $@ $<
 $(out)/%.o: %.S $(out)/flags $(generated)
@@ -90,31 +89,18 @@ $(out)/%.o: %.S $(out)/flags $(generated)
 
 # Somebody's own program (APP=): its main() gets a name of its own, and it has integers only.
 app_symbol := app_main_$(shell echo '$(app_name)' | tr -c 'A-Za-z0-9_\n' _)
-$(own_app): $(APP) kern/app.h $(out)/flags
-	$(call say,CC,$@)$(cc) $(cflags) -iquote kern -include kern/app.h $(traced) \
+$(own_app): $(APP) kern/app.h kern/apps/lib/own.h $(out)/flags
+	$(call say,CC,$@)$(cc) $(cflags) -iquote kern -include kern/apps/lib/own.h $(traced) \
 	-Wno-missing-prototypes -Werror=unsuffixed-float-constants -ffunction-sections \
-	-Dmain=$(app_symbol) $(depends) -c -o $@ $<
+	-Dmain=$(app_symbol) '-DAPP_NAME="$(app_name)"' $(depends) -c -o $@ $<
 	@if $(cross)nm -u $@ | grep -qE ' __[a-z]+[sdt]f[a-z0-9]*$$'; then rm $@; \
 	echo "$<: a Callsite program uses integers only: no float, no double"; exit 1; fi
-
-# The programs that the shell knows: {name, main, help} of each in kern/apps/, and of APP.
-$(out)/apps_table.c: $(wildcard kern/apps/*.c) $(out)/flags kern/kernel.mk
-	@set -e; { echo '#include "apprun.h"'; for n in $(apps); do \
-	echo "int app_main_$$n(int, char **); extern const char *const app_help_$$n[];"; done; \
-	$(if $(APP),echo "int $(app_symbol)(int$(comma) char **);";) \
-	echo 'const struct app app_table[] = {'; for n in $(sort $(apps) $(app_name)); do \
-	case $$n in '$(app_name)') help='(const char *const[]){"...", "a program of your own"}' \
-	main=$(app_symbol);; *) help=app_help_$$n main=app_main_$$n;; esac; \
-	echo "	{\"$$n\", $$main, $$help},"; done; echo '};'; \
-	echo 'const unsigned app_count = sizeof(app_table) / sizeof(*app_table);'; } > $@
 
 # make bench: a kernel with so many functions more.
 $(out)/sites.S: kern/ftrace/tests/mksites.py $(out)/flags
 	$(call say,SITES,$@)$(PYTHON) $< $(ARCH) $(BENCH_SITES) > $@
 
 # What the build made itself.
-$(out)/apps_table.o: $(out)/apps_table.c $(generated)
-	@$(cc) $(cflags) $(includes) -c -o $@ $<
 $(sites) $(out)/tables0.o $(out)/tables.o: %.o: %.S
 	@$(cc) $(cflags) -c -o $@ $<
 

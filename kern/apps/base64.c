@@ -8,7 +8,7 @@
 #define EAGAIN 11
 #define COLUMNS 76
 
-const char *const program_help[] = {"file", "print a binary file as text; does not wait for more data"};
+APP("file", "print a binary file as text; does not wait for more data");
 
 struct base64 {
 	uint8_t carry[3];

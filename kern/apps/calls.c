@@ -7,7 +7,7 @@
 
 #define EINVAL 22
 
-const char *const program_help[] = {"cpu|off", "make traced calls on one CPU when the harness wants them, for grading"};
+APP("cpu|off", "make traced calls on one CPU when the harness wants them, for grading");
 
 #define LOOK 2000000 /* ns between two reads of calls_wanted: each costs a timer interrupt, which is logged */
 

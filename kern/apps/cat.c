@@ -1,7 +1,7 @@
 /* cat FILE...: copy files, one after the other, to the output. */
 #include "app.h"
 
-const char *const program_help[] = {"file ...", "copy files to the output"};
+APP("file ...", "copy files to the output");
 
 static int cat(const char *path)
 {

@@ -4,7 +4,7 @@
  */
 #include "app.h"
 
-const char *const program_help[] = {"file ...", "print a file's POSIX checksum and length"};
+APP("file ...", "print a file's POSIX checksum and length");
 
 static uint32_t crc_byte(uint32_t crc, uint8_t byte)
 {

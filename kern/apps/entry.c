@@ -18,7 +18,7 @@
  */
 #include "app.h"
 
-const char *const program_help[] = {"", "call a traced function with a pattern in every register, for grading"};
+APP("", "call a traced function with a pattern in every register, for grading");
 
 #if STAGE == 4
 #include "asm-ftrace/regs.h"

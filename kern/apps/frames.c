@@ -16,7 +16,7 @@
  */
 #include "app.h"
 
-const char *const program_help[] = {"", "interrupt a traced call at each of the tracer's instructions, for grading"};
+APP("", "interrupt a traced call at each of the tracer's instructions, for grading");
 
 #if STAGE >= 5
 #include "cpu.h"

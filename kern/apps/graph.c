@@ -11,7 +11,7 @@
  */
 #include "app.h"
 
-const char *const program_help[] = {"0..19 see|keep|skip|off ..", "users of function_graph: see calls, keep data, say no"};
+APP("0..19 see|keep|skip|off ..", "users of function_graph: see calls, keep data, say no");
 
 #if STAGE >= 6
 #include "asm-ftrace/regs.h"

@@ -8,7 +8,7 @@
  */
 #include "app.h"
 
-const char *const program_help[] = {"in out", "compress a file; gunzip on any machine restores it"};
+APP("in out", "compress a file; gunzip on any machine restores it");
 
 #define WINDOW 32768u
 #define HASH_SIZE 8192u

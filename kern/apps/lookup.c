@@ -7,7 +7,7 @@
 #include "errno.h"
 #include "ftrace.h"
 
-const char *const program_help[] = {"seed", "search the table of records, for grading"};
+APP("seed", "search the table of records, for grading");
 
 #if STAGE == 2
 #define INLINE static inline __attribute__((always_inline)) /* so that each call returns into main() */

@@ -1,7 +1,7 @@
 /* ls [-l] [PATH...]: list the names in a directory, sorted; -l: with permissions and size. */
 #include "app.h"
 
-const char *const program_help[] = {"[-l] [path ...]", "list directories"};
+APP("[-l] [path ...]", "list directories");
 
 static void print_entry(const char *name, const struct stat *st, bool longer)
 {

@@ -1,7 +1,7 @@
 /* mkdir PATH...: make directories. */
 #include "app.h"
 
-const char *const program_help[] = {"path ...", "make directories"};
+APP("path ...", "make directories");
 
 int main(int argc, char **argv)
 {

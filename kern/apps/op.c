@@ -15,7 +15,7 @@
  */
 #include "app.h"
 
-const char *const program_help[] = {"0..7 see|add|patch|hold|off ..", "ops on the workload: watch, change arguments, patch"};
+APP("0..7 see|add|patch|hold|off ..", "ops on the workload: watch, change arguments, patch");
 
 #if STAGE >= 4
 #include "asm-ftrace/regs.h"

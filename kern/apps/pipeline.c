@@ -8,7 +8,7 @@
  */
 #include "app.h"
 
-const char *const program_help[] = {"file", "count lines, words and bytes, with a thread on every CPU"};
+APP("file", "count lines, words and bytes, with a thread on every CPU");
 
 #define SLOTS 4
 #define CHUNK 2048

@@ -18,7 +18,8 @@
  */
 #include "app.h"
 
-const char *const program_help[] = {"steps|at|off|turns|moves|nested|traps|stale|returns|patches|patch ...", "make probes and live patches, for grading"};
+APP("steps|at|off|turns|moves|nested|traps|stale|returns|patches|patch ...",
+    "make probes and live patches, for grading");
 
 #if STAGE >= 8
 #include "asm-ftrace/hook.h"

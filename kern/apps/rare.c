@@ -15,7 +15,8 @@
  */
 #include "app.h"
 
-const char *const program_help[] = {"[leave]", "rare uses of function_graph, for grading; graph tracing is off for good afterwards"};
+APP("[leave]",
+    "rare uses of function_graph, for grading; graph tracing is off for good afterwards");
 
 #if STAGE >= 5
 #include "cpu.h"

@@ -16,7 +16,7 @@
 #include "lib/pattern.h"
 #include "tracer.h"
 
-const char *const program_help[] = {"[seed]", "call _mcount with a pattern in every register, for grading"};
+APP("[seed]", "call _mcount with a pattern in every register, for grading");
 
 #ifdef HOOK_mcount
 int app_main_workload(int argc, char **argv);

@@ -3,7 +3,7 @@
 
 #define EISDIR 21
 
-const char *const program_help[] = {"path ...", "remove files"};
+APP("path ...", "remove files");
 
 static int remove_file(const char *path)
 {

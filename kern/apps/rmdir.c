@@ -3,7 +3,7 @@
 
 #define ENOTDIR 20
 
-const char *const program_help[] = {"path ...", "remove empty directories, and the tracer's instances"};
+APP("path ...", "remove empty directories, and the tracer's instances");
 
 static int remove_directory(const char *path)
 {

@@ -3,7 +3,7 @@
  */
 #include "app.h"
 
-const char *const program_help[] = {"file ...", "print each file's SHA-256, as sha256sum does"};
+APP("file ...", "print each file's SHA-256, as sha256sum does");
 
 struct sha256 {
 	uint32_t state[8];

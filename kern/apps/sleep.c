@@ -5,7 +5,7 @@
 #define ERANGE 34
 #define MOST 1000000000
 
-const char *const program_help[] = {"seconds", "wait; 0.5 is half a second"};
+APP("seconds", "wait; 0.5 is half a second");
 
 /* "1", "0.25": seconds as nanoseconds. */
 static int parse_seconds(const char *s, uint64_t *ns)

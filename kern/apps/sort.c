@@ -5,7 +5,7 @@
  */
 #include "app.h"
 
-const char *const program_help[] = {"file [-o out]", "sort a file's lines by their bytes"};
+APP("file [-o out]", "sort a file's lines by their bytes");
 
 struct line {
 	const char *text;

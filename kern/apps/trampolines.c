@@ -7,7 +7,7 @@
  */
 #include "app.h"
 
-const char *const program_help[] = {"", "make trampolines over any distance, for grading"};
+APP("", "make trampolines over any distance, for grading");
 
 #if STAGE >= 7
 #include "trampoline.h"

@@ -8,7 +8,7 @@
  */
 #include "app.h"
 
-const char *const program_help[] = {"seed", "make a tree of calls that depends on the seed, for grading"};
+APP("seed", "make a tree of calls that depends on the seed, for grading");
 
 #define MAX_CPUS 8
 #define GOLDEN 0x9e3779b97f4a7c15

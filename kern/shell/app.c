@@ -81,9 +81,9 @@ static void end_thread(void)
 
 const struct app *app_find(const char *name)
 {
-	for (unsigned i = 0; i < app_count; i++)
-		if (!strcmp(app_table[i].name, name))
-			return &app_table[i];
+	TABLE_FOR_EACH(const struct app, app, app)
+		if (!strcmp(app->name, name))
+			return app;
 	return NULL;
 }
 

@@ -1,19 +1,11 @@
 /*
- * The kernel's interface to applications: a table of names and entry points,
- * which the build makes from kern/apps/ and APP=, and a function to run one.
+ * The kernel's interface to applications. The linker collects them, sorted by name, from
+ * kern/apps/ and APP= in the table app: struct app and APP() of app.h.
  */
 #ifndef KERN_APPRUN_H
 #define KERN_APPRUN_H
 
-#include "types.h"
-
-struct app {
-	const char *name;
-	int (*main)(int argc, char **argv);
-	const char *const *help; /* its arguments, what it does */
-};
-extern const struct app app_table[]; /* sorted by name */
-extern const unsigned app_count;
+struct app;
 
 const struct app *app_find(const char *name);
 

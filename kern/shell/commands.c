@@ -1,5 +1,5 @@
 /* The shell's built-in commands: directories, jobs, threads, and the machine. The other commands are programs. */
-#include "apprun.h"
+#include "app.h"
 #include "cpu.h"
 #include "errno.h"
 #include "irq.h"
@@ -31,8 +31,8 @@ static int help_main(int argc, char **argv)
 	while ((c = next_command(c ? c->name : "")))
 		help_line(c->name, c->usage, c->help);
 	out_printf("Programs:\n");
-	for (const struct app *app = app_table; app < app_table + app_count; app++)
-		help_line(app->name, app->help[0], app->help[1]);
+	TABLE_FOR_EACH(const struct app, app, app)
+		help_line(app->name, app->arguments, app->does);
 	return out_printf("`> file` and `>> file` redirect, `;` separates, `&` runs in the background, "
 			  "Ctrl-C interrupts.\n") < 0;
 }

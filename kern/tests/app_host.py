@@ -18,6 +18,7 @@ def build(name: str, options: list[str], out: Path) -> Path:
     program = out / name
     common = ["gcc", "-std=gnu11", "-O2", "-g", "-fno-pie", "-fno-builtin", "-Wall", "-Wextra"]
     against = [*options, "-iquote", str(ROOT / "kern"), *(f"-D{n}=app_{n}" for n in RENAMED)]
+    against.append(f'-DAPP_NAME="{name}"')
     for source in (f"kern/apps/{name}.c", "kern/apps/lib/applib.c"):
         o = f"{program}-{Path(source).stem}.o"
         subprocess.run([*common, *against, "-c", "-o", o, str(ROOT / source)], check=True)

@@ -849,9 +849,17 @@ def application_cases(arch: str) -> list[Case]:
         return (shows("sort /data/words.txt -o /tmp/sorted")(run)
                 or shows("cksum /tmp/sorted", f"^{cksum(text)} {len(text)}\\b")(run))
 
+    def lists_programs(*own: str) -> Step:
+        def step(run: Run) -> str:
+            listed = re.findall(r"^  (\S+)", run.console.command("help").partition("Programs:\n")[2], re.M)
+            want = sorted([*(path.stem for path in (ROOT / "kern/apps").glob("*.c")), *own])
+            return "" if listed == want else f"help lists {listed}, not {want}"
+        return step
+
     return [Case("applications", arch, smp=4, steps=[
-        sums, sorts, compressed(), shows("pipeline /data/prose.txt", ": as in one pass")]),
+        lists_programs(), sums, sorts, compressed(), shows("pipeline /data/prose.txt", ": as in one pass")]),
         *(Case(f"a person's own program on {n} CPUs", arch, f"{FINISHED}-own-program", n, [
+            lists_programs("own-program"),
             promises("own-program 'two words' 2"), promises("own-program 'two words' 2"), works(),
             ended("alone", "Ctrl-C"), ended("alone", "kill"), ended("together", "Ctrl-C"), ended("together", "kill"), outlives(),
             ended("locked", "Ctrl-C"), ended("locked", "kill"),

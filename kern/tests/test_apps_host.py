@@ -114,6 +114,14 @@ class AppHeader(unittest.TestCase):
     def test_integers_compile(self) -> None:
         self.assertEqual(self.compile('return printf("%d %s", argc, argv[0]);').stderr, "")
 
+    def test_a_copy_of_a_program_has_one_entry_in_the_table(self) -> None:
+        """The build writes one for APP=, and the copy has its own APP()."""
+        app = app_host.ROOT / "kern/apps"
+        for first in ("app.h", "apps/lib/own.h"):
+            done = subprocess.run([*self.COMPILE, "-include", app.parent / first, '-DAPP_NAME="my-cat"', app / "cat.c"],
+                                  capture_output=True, text=True, check=False)
+            self.assertEqual((done.returncode, done.stderr), (0, ""), first)
+
     def test_a_float_is_an_error_that_says_so(self) -> None:
         for word in ("float", "double"):
             done = self.compile(f"{word} x = argc; return x > 1;")
