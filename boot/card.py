@@ -18,7 +18,8 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from qemu import disk  # noqa: E402
-from qemu.machine import ARCHES, ROOT, uboot_script_image  # noqa: E402
+from qemu.isa import ARCHES, ISAS  # noqa: E402
+from qemu.machine import ROOT, uboot_script_image  # noqa: E402
 
 MIB = 1 << 20
 SECTOR = 512
@@ -92,10 +93,9 @@ ON_CARD, PXE = "extlinux/extlinux.conf", "pxelinux.cfg/default"
 def fit_source(arch: str, kernel: Path, initrd: Path) -> str:
     """The FIT in mkimage's language: the kernel once for each load address, the initrd, a configuration for each board."""
     def image(name: str, path: Path, kind: str, more: str) -> str:
-        return (f'\t\t{name} {{ description = "Callsite {name}"; data = /incbin/("{path}"); type = "{kind}"; arch = "{arch_name}"; os = "linux";'
+        return (f'\t\t{name} {{ description = "Callsite {name}"; data = /incbin/("{path}"); type = "{kind}"; arch = "{ISAS[arch].fit}"; os = "linux";'
                 f' compression = "none"; {more} hash-1 {{ algo = "sha256"; }}; }};\n')
 
-    arch_name = {"riscv64": "riscv", "arm64": "arm64"}[arch]
     boards = BOARDS[arch]
     images = "".join(image(f"kernel-{load:x}", kernel, "kernel", f"load = <{load:#x}>; entry = <{load:#x}>;") for load in sorted({b.load for b in boards}))
     images += image("initrd", initrd, "ramdisk", "")

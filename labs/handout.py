@@ -25,7 +25,7 @@ ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 from grading.session import rubric  # noqa: E402
 from qemu import disk  # noqa: E402
-from qemu.machine import ARCHES  # noqa: E402
+from qemu.isa import ARCHES, ISAS  # noqa: E402
 
 # A file that would show a student how to do a lab is included only as an object, for each stage that links it.
 WALK, DIRECT, FPROBE = "kern/ftrace/graph/graph_walk", "kern/ftrace/trace/trace_graph_direct", "kern/ftrace/probes/fprobe"
@@ -33,7 +33,6 @@ HIDDEN = ((5, WALK), (6, DIRECT), (7, DIRECT), (8, DIRECT), (8, FPROBE))
 CONTENTS = ("docs/index.md", "docs/mkdocs.yml")  # a line for each page
 INSTRUCTORS = re.compile(r"labs/(?!\d+-[^/]+/(?!wrong/|equivalent$)|(student|staff|begun|handed_in)\.mk$|begun\.py$)|grading/(tests/|classroom/|selftest/(edits|wrong|mutants|mutations|class_of|handed_out)\.py$)|\.ci/run$|docs/(instructors|platforms)\.md$|"
                          rf"({'|'.join((WALK, DIRECT, FPROBE))})\.c$")
-CROSS = {"riscv64": "riscv64-linux-gnu-", "arm64": "aarch64-linux-gnu-"}
 STAGES = re.compile(r"^STAGES := .*$", re.M)
 # The host test of lab 5 that is linked with earlier labs.
 GRAPH_TEST = "kern/ftrace/tests/graph_test.cc"
@@ -155,7 +154,7 @@ def staff(out: Path, stages: dict[int, list[str]], last: int) -> None:
 
 def strip(arch: str, source: Path, target: Path) -> None:
     target.parent.mkdir(parents=True, exist_ok=True)
-    run(CROSS[arch] + "objcopy", "--strip-debug", source, target)
+    run(f"{ISAS[arch].cross}objcopy", "--strip-debug", source, target)
 
 
 def graph_test(folder: Path) -> None:

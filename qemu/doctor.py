@@ -7,7 +7,8 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
-from qemu.emulator import NAMES, Unfit, candidates, find, for_a_grade, look  # noqa: E402
+from qemu.emulator import Unfit, candidates, find, for_a_grade, look  # noqa: E402
+from qemu.isa import ARCHES  # noqa: E402
 
 # Tool, the option that prints its version, the oldest version with which Callsite was tried, its package.
 TOOLS = [
@@ -79,7 +80,7 @@ def main() -> int:
         shown = ".".join(map(str, found)) if found else "none"
         advice = "" if good else f"sudo apt-get install {package}"
         print(f"{tool:14} {shown:10} {'.'.join(map(str, wanted)):10} {advice}")
-    ill += sum(not qemu(arch) for arch in NAMES)
+    ill += sum(not qemu(arch) for arch in ARCHES)
     missing = [p for p in sys.argv[1:] if not installed(p)]
     if missing:
         print("packages not installed: " + " ".join(missing) + "\n  make setup")

@@ -21,7 +21,8 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from qemu import disk, emulator  # noqa: E402
-from qemu.emulator import GRADES, NAMES, Unfit, find, look, short  # noqa: E402
+from qemu.emulator import GRADES, Unfit, find, look, short  # noqa: E402
+from qemu.isa import ISAS  # noqa: E402
 
 SUITE = "bookworm"
 # Packages: the two emulators, the data that both read, and riscv64's firmware.
@@ -42,7 +43,7 @@ Acquire::Languages "none"; Acquire::Retries "2"; Acquire::By-Hash "force"; APT::
 def too_old() -> list[str]:
     """A line for each architecture whose QEMU is missing or too old for a grade: its version, or why there is none."""
     wrong = []
-    for arch in NAMES:
+    for arch in ISAS:
         try:
             found = find(arch)
             if found.version < GRADES:
@@ -103,8 +104,8 @@ def download() -> None:
     unpacked.parent.mkdir(exist_ok=True)
     with tempfile.TemporaryDirectory(prefix="qemu-download-", dir=unpacked.parent) as here:
         tree = unpack(lists(Path(here), f"{SUITE}-backports"), *PACKAGES)
-        for name in NAMES.values():
-            look(tree / "usr/bin" / name)  # raises Unfit with the name of a missing library
+        for isa in ISAS.values():
+            look(tree / "usr/bin" / isa.emulator)  # raises Unfit with the name of a missing library
         if too_old():  # otherwise another make has installed it meanwhile
             shutil.rmtree(unpacked, ignore_errors=True)
             tree.rename(unpacked)

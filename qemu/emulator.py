@@ -14,9 +14,10 @@ from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 
+from qemu.isa import ISAS
+
 ROOT = Path(__file__).resolve().parent.parent
 UNPACKED = ROOT / "build/qemu-10"
-NAMES = {"riscv64": "qemu-system-riscv64", "arm64": "qemu-system-aarch64"}
 GRADES = (10, 0)  # the oldest version whose plugins can read all registers on both architectures
 
 
@@ -64,7 +65,7 @@ def look(path: Path) -> Emulator:
 
 def candidates(arch: str) -> list[Path]:
     """The emulators of this name, the preferred one first."""
-    name = NAMES[arch]
+    name = ISAS[arch].emulator
     if chosen := os.environ.get("QEMU_DIR"):
         folder = Path(chosen).resolve()
         return [file for file in (folder / name, folder / "bin" / name, folder / "usr/bin" / name) if file.exists()][:1]
@@ -82,8 +83,9 @@ def find(arch: str) -> Emulator:
             unfit = why
     if usable:
         return max(usable, key=lambda e: e.version)
-    chosen = os.environ.get("QEMU_DIR")
-    raise unfit or Unfit(f"QEMU_DIR={chosen} has no {NAMES[arch]}" if chosen else f"{NAMES[arch]} is not installed: type make setup")
+    chosen, name = os.environ.get("QEMU_DIR"), ISAS[arch].emulator
+    raise unfit or Unfit(f"QEMU_DIR={chosen} has no {name}" if chosen else
+                         f"{name} is not installed: type make setup")
 
 
 def for_a_grade(arch: str) -> Emulator:

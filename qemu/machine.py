@@ -15,25 +15,19 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from qemu.emulator import ROOT as ROOT, Emulator, find
+from qemu.isa import ARCHES as ARCHES, ISAS, Isa
+from qemu.isa.common import MIB
 
 # The last lab, whose solution is the finished kernel. It is built when no lab is named.
 LAST_LAB = int(re.findall(r"^STAGES :=.*?(\d+)$", (ROOT / "kern/ftrace/stages.mk").read_text(), re.M)[0])
 FINISHED = f"lab{LAST_LAB}"
 
-ARCHES = ("riscv64", "arm64")
 # As many CPUs as the kernel uses.
 MOST_CPUS = int(re.findall(r"^#define NR_CPUS (\d+)$", (ROOT / "kern/cpu.h").read_text(), re.M)[0])
-RAM_BASE = {"riscv64": 0x80000000, "arm64": 0x40000000}
-UBOOT = {
-    "riscv64": Path("/usr/lib/u-boot/qemu-riscv64_smode/u-boot.bin"),
-    "arm64": Path("/usr/lib/u-boot/qemu_arm64/u-boot.bin"),
-}
 FETCHED = ROOT / "build/boards"  # kern/tests/board_uboots.py
 BOARD_UBOOT = {board: FETCHED / f"u-boot-{name}.bin" for board, name in
                (("sifive_u", "sifive_unleashed"), ("raspi3b", "rpi_3"), ("raspi4b", "rpi_4"))}
 PI = ("raspi3b", "raspi4b")
-MIB = 1 << 20
-AFTER_FIRMWARE = RAM_BASE["riscv64"] + 2 * MIB  # QEMU's riscv64 machines: where the firmware jumps to
 # A prefix for a command: it is killed when the thread that started it ends, even by SIGKILL.
 WITH_US = ["setpriv", "--pdeathsig", "KILL"]
 
@@ -70,34 +64,34 @@ class Machine:
     emulator: Emulator | None = None  # default: what find() prefers
     extra: list[str] = field(default_factory=list)
 
+    @property
+    def isa(self) -> Isa:
+        return ISAS[self.arch]
+
     def image_path(self) -> Path:
         return self.image or ROOT / "build" / self.arch / FINISHED / "Image"
 
     def load_address(self) -> int:
         """The physical address of the image's first byte when the kernel is entered."""
         base = self.ram().start
-        if self.arch == "riscv64" and not self.uboot:
-            return AFTER_FIRMWARE
+        if self.isa.after_firmware and not self.uboot:
+            return self.isa.after_firmware
         if self.load is not None:
             return self.load
         offset = image_header(self.image_path().read_bytes()).text_offset
         if self.uboot:
-            return base + offset if self.arch == "riscv64" else base + 4 * MIB
+            return base + offset if self.isa.uboot_moves else base + 4 * MIB
         return base + (offset if offset >= 0x1000 else offset + 2 * MIB)
 
     def _machine(self) -> list[str]:
-        if self.arch == "riscv64" or self.board != "virt":
-            return ["-M", self.board]
-        virtualization = "on" if self.el2 else "off"
-        machine = f"virt,gic-version={self.gic},virtualization={virtualization}"
-        return ["-M", machine, "-cpu", "cortex-a72"]
+        virt = self.board == "virt"
+        return self.isa.virt(self.gic, self.el2) if virt else ["-M", self.board]
 
     def _boot(self, scratch: Path) -> list[str]:
         if self.uboot and self.board in BOARD_UBOOT:
             return ["-kernel", str(BOARD_UBOOT[self.board]), "-drive", f"if=sd,format=raw,snapshot=on,file={self.card}"]
         if self.uboot:
-            how = "-kernel" if self.arch == "riscv64" else "-bios"
-            return [how, str(UBOOT[self.arch]), *self._boot_device(scratch)]
+            return [self.isa.uboot_option, self.isa.uboot, *self._boot_device(scratch)]
         boot = ["-kernel", str(self.image_path())]
         if self.initrd:
             boot += ["-initrd", str(self.initrd)]
@@ -114,7 +108,7 @@ class Machine:
     def ram(self) -> range:
         """The physical addresses of RAM."""
         size = max(self.memory, 256) if self.uboot else self.memory  # U-Boot's script is at 193 MiB
-        base = 0 if self.board in PI else RAM_BASE[self.arch]
+        base = 0 if self.board in PI else self.isa.ram
         return range(base, base + size * MIB)
 
     def bounded(self) -> list[str]:
@@ -159,16 +153,16 @@ def image_header(image: bytes) -> ImageHeader:
 
 
 def _moved(image: bytes, machine: Machine) -> bytes:
-    """The image with another text_offset. U-Boot moves a riscv64 image to RAM + text_offset."""
-    if machine.arch == "riscv64" and machine.load is not None:
-        offset = machine.load - RAM_BASE["riscv64"]
+    """The image with another text_offset, if U-Boot moves it to RAM + text_offset."""
+    if machine.isa.uboot_moves and machine.load is not None:
+        offset = machine.load - machine.isa.ram
         return image[:8] + struct.pack("<Q", offset) + image[16:]
     return image
 
 
 def boot_script(machine: Machine) -> str:
-    base = RAM_BASE[machine.arch]
-    at = base + 64 * MIB if machine.arch == "riscv64" else machine.load_address()
+    base = machine.isa.ram
+    at = base + 64 * MIB if machine.isa.uboot_moves else machine.load_address()
     initrd_at = base + 80 * MIB
     lines = [f"setenv bootargs '{machine.append}'", f"load virtio 0:1 {at:#x} /Image"]
     initrd = "-"

@@ -22,7 +22,7 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from qemu.emulator import Unfit, find  # noqa: E402
-from qemu.machine import ARCHES, MOST_CPUS, ROOT, WITH_US, Machine, extra_options, initrd_of  # noqa: E402
+from qemu.machine import ARCHES, MOST_CPUS, WITH_US, Machine, extra_options, initrd_of  # noqa: E402
 from qemu.reason import Reason  # noqa: E402
 
 
@@ -47,7 +47,8 @@ def end_with_terminal(qemu: subprocess.Popen[bytes]) -> None:
 
 
 def pass_on(qemu: subprocess.Popen[bytes]) -> None:
-    """Pass a file or a pipe on to riscv64's console. The firmware discards the first byte, so an empty line is sent first."""
+    """Pass a file or a pipe on to the console of a machine with firmware. The firmware discards the
+    first byte, so an empty line is sent first."""
     assert qemu.stdin
     with suppress(BrokenPipeError), qemu.stdin:
         data = b"\n"
@@ -62,7 +63,7 @@ def run(machine: Machine) -> int:
         serial = ["-chardev", "stdio,id=console,mux=on,signal=off", "-serial", "chardev:console"]
         command = machine.command(serial, Path(name)) + reason.options()
         try:
-            passed_on = machine.arch == "riscv64" and not settings
+            passed_on = bool(machine.isa.after_firmware and not settings)
             qemu = subprocess.Popen(WITH_US + command, bufsize=0, pass_fds=[reason.fileno()], stdin=subprocess.PIPE if passed_on else None)
             if settings or passed_on:
                 threading.Thread(target=end_with_terminal if settings else pass_on, args=[qemu], daemon=True).start()

@@ -27,6 +27,7 @@ from typing import Callable, Iterator
 
 from docs.book import source
 from docs.book.source import NotThere
+from qemu.isa import ARCHES
 
 LINK = re.compile(r"(?<!!)\[([^\]]+)\]\(([^)\s]+)\)")
 HEADING = re.compile(r"(#{1,6}) (.*?)\s*#*\s*$")
@@ -129,9 +130,9 @@ def for_each_arch(file: str, text: Callable[[str], str]) -> list[str]:
     if "<arch>" not in file:
         return block(language, file, text(file))
     out = []
-    for arch in source.ARCHS:
+    for arch in ARCHES:
         path = file.replace("<arch>", arch)
-        first = "!" if arch == source.ARCHS[0] else ""  # tabs of their own, even directly after other tabs
+        first = "!" if arch == ARCHES[0] else ""  # tabs of their own, even directly after other tabs
         out += [f'==={first} "{arch}"', "", *block(language, path, text(path), "    "), ""]
     return out
 

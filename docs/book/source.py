@@ -9,7 +9,6 @@ import re
 from pathlib import Path
 from typing import Callable
 
-ARCHS = ("riscv64", "arm64")
 LANGUAGES = {".c": "c", ".h": "c", ".py": "python", ".mk": "make"}
 
 

@@ -12,29 +12,23 @@ from itertools import pairwise
 
 from grading.checks.align import NEVER, Alignment, Divergence, Executed, AnyExecuted, AnyEvent, align, by_cpu, differ
 from grading.elf.elf import Kernel, Site
-from grading.elf.insn import ARM64
 from grading.evidence.evidence import Evidence, Phase, Window, between, during, once
 from grading.evidence.finding import Defect, Finding, seq_at, side_by_side
 from grading.machine.observer import Kind, Record
 from grading.stimulus.workload import PASSED, ExpectedCall, ExpectedRun
 from grading.text.trace_text import FunctionEvent
 from grading.truth.truth import Batch, Call, stubs
+from qemu.isa import ARM64, Isa
 
 Check = Callable[[Evidence], Finding | None]
 
 
 # ---- call sites in words ----------------------------------------------------
 
-def link_register(kernel: Kernel) -> int:
-    if kernel.arch == "arm64":
-        return 30
-    return 5 if kernel.hook == "entry" else 1
-
-
 def calls_tracer(kernel: Kernel, address: int, word: int) -> bool:
     """Is the word a call to the tracer, with this hook style's link register, and not the compiler's call to _mcount?"""
     jump = kernel.isa.jump(address, word)
-    return jump is not None and jump[1] == link_register(kernel) and jump[0] in stubs(kernel) and (
+    return jump is not None and jump[1] == kernel.link_register and jump[0] in stubs(kernel) and (
         jump[0] != kernel.symbol("_mcount"))
 
 
@@ -45,7 +39,7 @@ def site_lines(kernel: Kernel, site: Site, found: int, call: bool) -> list[str]:
     want = kernel.disassemble(site.address, site.rest)
     if call:
         target = min(stubs(kernel), key=lambda stub: abs(stub - site.address))
-        want = kernel.disassemble(site.address, kernel.isa.call(site.address, target, link_register(kernel)))
+        want = kernel.disassemble(site.address, kernel.isa.call(site.address, target, kernel.link_register))
     was = kernel.disassemble(site.address, found)
     return [f"{site.function.name} at {site.address:#x}", f"was        {found:08x}  {was}",
             f"should be  {'a call like' if call else site.rest.to_bytes(4, 'big').hex()}  {want}"]
@@ -63,15 +57,12 @@ def traced(e: Evidence, call: Call) -> bool:
 
 def rest_text(kernel: Kernel, lab: int) -> bytes:
     """The kernel's text as it must be while no tracer is on."""
-    text = bytearray(kernel.text_bytes())
-    nop = kernel.isa.nop.to_bytes(4, "little")
+    text, before = bytearray(kernel.text_bytes()), kernel.isa.word_before.get(kernel.hook)
+    words = [*([before] if before is not None else []), kernel.isa.nop]
+    rest = b"".join(word.to_bytes(4, "little") for word in words)
     for site in kernel.sites if lab >= 3 else []:
-        at = site.address - kernel.text[0]
-        if kernel.hook == "entry" and kernel.arch == "arm64":
-            text[at - 4:at] = ARM64.mov_x9_x30.to_bytes(4, "little")
-        elif kernel.hook == "mcount" and kernel.arch == "riscv64":
-            text[at - 4:at] = nop
-        text[at:at + 4] = nop
+        end = site.address - kernel.text[0] + 4
+        text[end - len(rest):end] = rest
     return bytes(text)
 
 
@@ -163,7 +154,7 @@ def wrong_argument(e: Evidence, phase: Phase) -> Finding | None:
         if wrong is not None:
             register = PASSED.get(want.function, (1,))[wrong]
             return Finding(f"{phase.name}, {name}: {call.name} received {call.arguments[register]:#x} as "
-                           f"{argument(e.arch, register)}, and must receive {want.received[wrong]:#x}", seq=call.seq)
+                           f"{argument(e.isa, register)}, and must receive {want.received[wrong]:#x}", seq=call.seq)
     return None
 
 
@@ -175,8 +166,8 @@ def _first_wrong(want: ExpectedCall, call: Call) -> int | None:
     return next((i for i, (n, value) in enumerate(zip(registers, want.received)) if call.arguments[n] != value), None)
 
 
-def argument(arch: str, number: int) -> str:
-    return f"argument {number} (counted from 0: {'a' if arch == 'riscv64' else 'x'}{number})"
+def argument(isa: Isa, number: int) -> str:
+    return f"argument {number} (counted from 0: {isa.names[isa.arguments[number]]})"
 
 
 def first_difference(a: Sequence[object], b: Sequence[object]) -> int:
@@ -379,33 +370,25 @@ def _synchronised(e: Evidence, batch: Batch) -> Finding | None:
         return Finding("a batch of patches did not end")
     after = batch.stores[-1].seq
     fences = between(e.truth.fences, after, batch.end)
-    if e.arch == "arm64":
-        finding, after = _arm64_maintenance(e, batch)
+    if e.isa.cache_line:
+        finding, after = _maintenance(e, batch)
         if finding:
             return finding
     for cpu in sorted(batch.online):
-        if not any(f.vcpu == cpu and f.seq > after and _synchronises(e.arch, f.word) for f in fences):
-            needs = "fence.i" if e.arch == "riscv64" else "isb or eret"
+        if not any(f.vcpu == cpu and f.seq > after and e.isa.synchronises(f.word) for f in fences):
             site = e.kernel.name_at(e.kernel.text[0] + batch.stores[-1].v[0])
             return Finding(f"the batch of {len(batch.stores)} patches on CPU {batch.vcpu} (the last at {site}) returned "
-                           f"before CPU {cpu} had executed {needs}", seq=batch.end, kind=Defect.NOT_SYNCHRONISED)
+                           f"before CPU {cpu} had executed {e.isa.synchronising}", seq=batch.end, kind=Defect.NOT_SYNCHRONISED)
     return None
 
 
-def _synchronises(arch: str, word: int) -> bool:
-    if arch == "riscv64":
-        return word & 0x707F == 0x100F
-    return word & 0xFFFFF0FF == 0xD50330DF or word == 0xD69F03E0
-
-
-LINE = 64  # cortex-a72: bytes of a cache line
+LINE = ARM64.cache_line
 ALIGN = 2 << 20  # text and its alias begin at multiples of this
-IALLUIS, IALLU = 0xD508711F, 0xD508751F
 STEPS = ["dc cvau", "a dsb ish after dc cvau", "ic ivau", "a dsb ish after ic ivau"]
 
 
-def _arm64_maintenance(e: Evidence, batch: Batch) -> tuple[Finding | None, int]:
-    """Each cache line that was written goes through dc cvau, dsb ish, ic ivau, dsb ish. Returns a finding, and the record of the last of these.
+def _maintenance(e: Evidence, batch: Batch) -> tuple[Finding | None, int]:
+    """arm64: each cache line that was written goes through dc cvau, dsb ish, ic ivau, dsb ish. Returns a finding, and the record of the last of these.
 
     A line can be cleaned by any virtual address that maps to it; an instruction cache may know it only by the address that is executed.
     """
@@ -423,26 +406,13 @@ def _arm64_maintenance(e: Evidence, batch: Batch) -> tuple[Finding | None, int]:
     late = next((steps for steps, lines in enumerate(done[:-1]) if lines), None)
     if late is None:
         return None, last
-    does = {0: _cleans, 2: _invalidates}.get(late)
+    does = {0: ARM64.cleans, 2: ARM64.invalidates}.get(late)
     others = [r for r in mine if r.kind == Kind.FENCE and does and does(r.word)]
     early = any(_line(r) in done[late] and (late == 0 or _is_text(e, r)) for r in others)
     elsewhere = "" if not others else f" (it was executed before {STEPS[late - 1] if late else 'the store'}, which is too early)" if early else (
         " (it was executed for other addresses: arch_sync_line takes the address that is executed, then its alias)")
     return Finding(f"a batch of {len(batch.stores)} patches on CPU {batch.vcpu} returned without "
                    f"{STEPS[late]} for a cache line that it wrote{elsewhere}", seq=batch.end, kind=Defect.NO_LINE_MAINTENANCE), last
-
-
-def _cleans(word: int) -> bool:
-    return word & 0xFFFFF000 == 0xD50B7000 and word & 0xF00 in (0xA00, 0xB00, 0xE00)
-
-
-def _invalidates(word: int) -> bool:
-    return word & 0xFFFFFFE0 == 0xD50B7520
-
-
-def _completes(word: int) -> bool:
-    """Does this dsb wait for cache maintenance on all CPUs? It must be one for loads and stores, and of the inner shareable domain or the system."""
-    return word & 0xFFFFF0FF == 0xD503309F and word >> 8 & 3 == 3 and word >> 10 & 3 in (2, 3)
 
 
 def _line(r: Record) -> int:
@@ -455,16 +425,16 @@ def _is_text(e: Evidence, r: Record) -> bool:
 
 
 def _advance(e: Evidence, done: list[set[int]], r: Record) -> bool:
-    """Apply one barrier or cache operation. True if it was the next step of some line. `ic iallu` is for the CPU's own cache only."""
+    """Apply one barrier or cache operation. True if it was the next step of some line."""
     line = {_line(r)}
     further: dict[int, set[int]] = {}  # by the number of steps done before: the lines that go one step further
-    if _completes(r.word):
+    if ARM64.completes(r.word):
         further = {1: set(done[1]), 3: set(done[3])}
-    elif _cleans(r.word):
+    elif ARM64.cleans(r.word):
         further = {0: done[0] & line}
-    elif r.word == IALLUIS or r.word == IALLU and e.smp == 1:
+    elif ARM64.invalidates_all(r.word, e.smp):
         further = {2: set(done[2])}
-    elif _invalidates(r.word) and _is_text(e, r):
+    elif ARM64.invalidates(r.word) and _is_text(e, r):
         further = {2: done[2] & line}
     for steps, lines in further.items():
         done[steps] -= lines

@@ -5,15 +5,13 @@ from __future__ import annotations
 import errno
 from itertools import pairwise
 
-from grading.checks.registers import ARGUMENTS, LINK, NAMES, PATTERN, below_sp, kept, lost, mistake_of, lone_callbacks, went_on, where
+from grading.checks.registers import PATTERN, below_sp, kept, lost, mistake_of, lone_callbacks, went_on, where
 from grading.evidence.evidence import Evidence, between, once
 from grading.evidence.finding import Finding
 from grading.machine.observer import Record
 from grading.truth.returns import HANDLERS
 from grading.truth.truth import HANDS, Call
 
-# struct ftrace_regs, in words (kern/ftrace/<arch>/regs.h)
-SEEN_SP, SEEN_PC, SEEN_FP, SEEN_LINK = ({"riscv64": r, "arm64": a} for r, a in ((10, 9), (11, 11), (12, 12), (13, 13)))
 MASK = (1 << 64) - 1
 STUBS = 32  # FTRACE_OPS_MAX
 
@@ -64,8 +62,8 @@ def handler_arguments(e: Evidence) -> Finding | None:
 
 
 def _seen_wrong(e: Evidence, call: Call, r: Record) -> tuple[str, str] | None:
-    regs, arch = _regs(r), e.arch
-    sp, pc, fp, link = (regs[at[arch]] for at in (SEEN_SP, SEEN_PC, SEEN_FP, SEEN_LINK))
+    regs = _regs(r)
+    sp, pc, fp, link = (regs[at] for at in e.isa.regs)
     if sp != call.sp:
         return f"regs->sp was {sp:#x}, and not {call.sp:#x}, the sp at the call site: arguments on the stack are found from there", "sp-inside-the-frame"
     if pc != call.site.address + 4:
@@ -82,7 +80,7 @@ def _argument_wrong(e: Evidence, call: Call, regs: tuple[int, ...]) -> tuple[str
     if not call.landed or regs[:len(call.arguments)] == call.arguments:
         return None
     for n, value in enumerate(call.arguments):
-        unchanged = not call.landed.v[0] >> ARGUMENTS[e.arch][n] & 1
+        unchanged = not call.landed.v[0] >> e.isa.arguments[n] & 1
         if unchanged and len(call.callbacks) == 1 and regs[n] != value:
             return f"regs->arg[{n}] was {regs[n]:#x}, and the caller had passed {value:#x}", ""
     return None
@@ -112,9 +110,10 @@ def _caller_wrong(e: Evidence, call: Call, r: Record) -> tuple[str, str] | None:
     if at is None:
         return "frame records do not include the traced function's: a stack walk does not find the function", "one-frame-record"
     if at + 1 < len(records) and records[at + 1] != (call.fp, call.parent):
-        seen = _regs(r)[SEEN_SP[e.arch]]
+        seen = _regs(r)[e.isa.regs[0]]
+        below_fp = e.isa.frame_record[0] < 0  # then a wrong sp makes a wrong frame record
         return ("frame records do not include that of the function's caller: a stack walk does not find the caller",
-                "sp-inside-the-frame" if e.arch == "riscv64" and seen != call.sp else "one-frame-record")
+                "sp-inside-the-frame" if below_fp and seen != call.sp else "one-frame-record")
     return None
 
 
@@ -131,7 +130,7 @@ def registers_found(e: Evidence) -> Finding | None:
                 return finding
     for trial in e.trials:
         for call in e.calls(trial):
-            finding = kept(e, call, sum(1 << n for n in ARGUMENTS[e.arch]) if trial.of(call.name, "add") else 0)
+            finding = kept(e, call, sum(1 << n for n in e.isa.arguments) if trial.of(call.name, "add") else 0)
             if finding:
                 return finding
     if not any(call.landed for call in e.truth.calls if call.name == "entry_traced"):
@@ -154,9 +153,9 @@ def registers_changed(e: Evidence) -> Finding | None:
     if call.landed.v[2] != e.kernel.symbol("entry_elsewhere"):
         return Finding(f"{said}would return to {where(e, call.landed.v[2])}, and not to the changed link", seq=call.seq,
                        mistake="change-not-loaded-back" if call.landed.v[2] == call.parent else "return-address-lost")
-    wrong = lost(e, call, 1 << LINK[e.arch] | sum(1 << n for n in list(ARGUMENTS[e.arch])[:8]))
-    return Finding(f"{said}did not find {NAMES[e.arch][wrong[0]]} as its caller had left it", seq=call.seq,
-                   mistake=mistake_of(e.arch, wrong[0])) if wrong else None
+    wrong = lost(e, call, 1 << e.isa.link | sum(1 << n for n in e.isa.arguments[:8]))
+    return Finding(f"{said}did not find {e.isa.names[wrong[0]]} as its caller had left it", seq=call.seq,
+                   mistake=mistake_of(e.isa, wrong[0])) if wrong else None
 
 
 # ---- what several ops do together --------------------------------------------------------------

@@ -6,7 +6,7 @@ from enum import Enum
 from typing import NamedTuple
 
 from grading.checks.graph_checks import lost_at_return
-from grading.checks.registers import LINK, NAMES, callback_arguments, lost, unfinished
+from grading.checks.registers import callback_arguments, lost, unfinished
 from grading.evidence.evidence import Evidence, once
 from grading.machine.observer import Record
 from grading.truth.returns import HANDLER
@@ -20,12 +20,6 @@ class Access(Enum):
     NONE = "none"  # an undefined instruction, a breakpoint
 
 
-RISCV64 = {1: Access.EXECUTION, 12: Access.EXECUTION, 5: Access.READ, 13: Access.READ, 7: Access.WRITE, 15: Access.WRITE}  # scause
-EXECUTION_ABORTS, DATA_ABORTS, WRITES = (0x20, 0x21), (0x24, 0x25), 1 << 6  # esr_el1, bits 31:26 and its bit
-INTERRUPT = 1 << 63  # scause
-KINDS_OF_VECTOR = 0x200  # arm64: bytes of a group of four vectors; the first of a group is for exceptions that an instruction causes
-
-
 class Fault(NamedTuple):
     access: Access
     pc: int
@@ -37,23 +31,11 @@ class Fault(NamedTuple):
 def last(e: Evidence) -> Fault | None:
     """The last exception that an instruction caused."""
     found = next((r for r in reversed(e.truth.traps) if _by_an_instruction(e, r)), None)
-    return Fault(_access(e, found.v[0]), found.v[1], found.v[2], found.v[3]) if found else None
+    return Fault(Access(e.isa.access(found.v[0])), found.v[1], found.v[2], found.v[3]) if found else None
 
 
 def _by_an_instruction(e: Evidence, r: Record) -> bool:
-    if e.arch == "riscv64":
-        return not r.v[0] & INTERRUPT
-    return (r.addr - e.kernel.symbol("exception_vector")) % KINDS_OF_VECTOR == 0
-
-
-def _access(e: Evidence, cause: int) -> Access:
-    if e.arch == "riscv64":
-        return RISCV64.get(cause, Access.NONE)
-    if cause >> 26 & 63 in EXECUTION_ABORTS:
-        return Access.EXECUTION
-    if cause >> 26 & 63 not in DATA_ABORTS:
-        return Access.NONE
-    return Access.WRITE if cause & WRITES else Access.READ
+    return e.isa.by_an_instruction(r.addr - e.kernel.symbol("exception_vector"), r.v[0])
 
 
 def panicked(e: Evidence) -> tuple[str, int]:
@@ -86,7 +68,7 @@ def astray(e: Evidence) -> str:
     """If the CPU jumped to an address without code after the last traced call's callback: a sentence that says so, or ''."""
     call = unfinished(e)
     trap = _last_of(e, call)
-    if not call or not trap or not _by_an_instruction(e, trap) or _access(e, trap.v[0]) != Access.EXECUTION:
+    if not call or not trap or not _by_an_instruction(e, trap) or Access(e.isa.access(trap.v[0])) != Access.EXECUTION:
         return ""
     held = {call.fp: "the value of the frame pointer at the call site", call.sp: "the value of the stack pointer at the call site"}.get(trap.v[1], "where there is no code")
     return f"{call.name} was called on CPU {call.vcpu}, its call site called the tracer, and the tracer did not return to it: the CPU continued at {trap.v[1]:#x}, {held}"
@@ -100,7 +82,7 @@ def earlier_defect(e: Evidence) -> str:
 
 def register_lost(e: Evidence) -> str:
     """A sentence about the newest call that did not preserve a register, or ''."""
-    but = 1 << LINK[e.arch] if e.kernel.symbol(HANDLER) else 0
+    but = 1 << e.isa.link if e.kernel.symbol(HANDLER) else 0
     found = [(call.landed.seq, call, f"after the call site of {call.name}", numbers) for call in e.truth.calls
              if call.landed and (numbers := lost(e, call, but))]
     found += [(span.leaving.back.seq, span.call, f"when {span.name} had returned", numbers) for span in e.truth.returns.spans
@@ -108,5 +90,5 @@ def register_lost(e: Evidence) -> str:
     if not found:
         return ""
     _, call, when, numbers = max(found, key=lambda each: each[0])
-    names = ", ".join(NAMES[e.arch][n] for n in numbers)
+    names = ", ".join(e.isa.names[n] for n in numbers)
     return f"Before that, {when}, on CPU {call.vcpu}, {names} {'was not what it was' if len(numbers) == 1 else 'were not what they were'} before the tracer ran"

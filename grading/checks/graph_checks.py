@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from grading.checks import checks, rare, registers
+from grading.checks import checks, rare
 from grading.checks.align import Alignment, Divergence, align
 from grading.checks.checks import first_of, in_time, within
 from grading.checks.graph_align import Framed, GraphStep, differ, hit_of, nobody, steps
@@ -20,12 +20,7 @@ from grading.truth.returns import HANDLER, Leaving, Span
 from grading.truth.truth import KEPT_NOTHING
 
 Aligned = Alignment[GraphStep, GraphEvent]
-# The resolution of the clock on QEMU's virt machines: riscv64's timebase runs at 10 MHz, arm64's counter at 62.5 MHz.
-CLOCK_NS = {"riscv64": 100, "arm64": 16}
-# Registers by number (grading/checks/registers.py).
-RESULTS = {"riscv64": (10, 11), "arm64": range(8)}
 RESULT, STACK = "result-clobbered", "stack-not-given-back"
-PRESERVED = {"riscv64": (2, 3, 4, 8, 9, *range(18, 28), 32), "arm64": (*range(18, 30), *range(31, 35))}
 
 
 def _leavings(e: Evidence, phase: Phase) -> Iterator[Leaving]:
@@ -148,7 +143,7 @@ def lost_at_return(e: Evidence, span: Span) -> list[int]:
     back = span.leaving.back if span.leaving else None
     if not back or not back.v[0] or back.addr != span.home or back.v[0] == KEPT_NOTHING:
         return []
-    return [n for n in (*RESULTS[e.arch], *PRESERVED[e.arch]) if back.v[0] >> n & 1]
+    return [n for n in (*e.isa.results, *e.isa.preserved) if back.v[0] >> n & 1]
 
 
 def registers_given_back(e: Evidence) -> Finding | None:
@@ -156,9 +151,9 @@ def registers_given_back(e: Evidence) -> Finding | None:
     for span in e.truth.returns.spans:
         back, lost = span.leaving.back if span.leaving else None, lost_at_return(e, span)
         if back and lost:
-            number = min(lost, key=lambda n: n != registers.SP[e.arch])  # sp first: a wrong sp makes all values loaded from the stack wrong
-            mistake = "" if e.lab != 5 else STACK if number == registers.SP[e.arch] else RESULT if number in RESULTS[e.arch] else ""
-            return of_call("", span, f"{span.name} returned, and {registers.NAMES[e.arch][number]} was not as the function had left it", back.seq, mistake)
+            number = min(lost, key=lambda n: n != e.isa.sp)  # sp first: a wrong sp makes all values loaded from the stack wrong
+            mistake = "" if e.lab != 5 else STACK if number == e.isa.sp else RESULT if number in e.isa.results else ""
+            return of_call("", span, f"{span.name} returned, and {e.isa.names[number]} was not as the function had left it", back.seq, mistake)
     return None
 
 
@@ -319,7 +314,7 @@ def _returns(alignment: Aligned) -> Iterator[tuple[GraphStep, GraphEvent, int]]:
 
 
 def _lasted(e: Evidence, phase: Phase, alignment: Aligned) -> Finding | None:
-    step_ns, patched = CLOCK_NS[e.arch], framed(e, phase)
+    step_ns, patched = e.isa.clock_ns, framed(e, phase)
     for step, event, ns in _returns(alignment):
         limits = bounds(step.span, patched)
         if ns < 0:

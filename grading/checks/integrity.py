@@ -7,7 +7,6 @@ instruction of the kernel, that instruction sets a value that it never sets othe
 from __future__ import annotations
 
 from grading.checks.checks import first_difference
-from grading.elf.insn import ARM64
 from grading.evidence.evidence import Evidence
 from grading.evidence.finding import Finding
 from grading.machine.observer import Record
@@ -77,7 +76,7 @@ def permitted(e: Evidence, address: int, word: int) -> bool:
         return word in (kernel.isa.nop, kernel.site_at[address].linked) or _is_call(e, address, word)
     if address in (kernel.symbol("ftrace_call"), kernel.symbol("ftrace_graph_call")):
         return word == kernel.isa.nop or _is_call(e, address, word)
-    return address in changing(kernel) and word == (ARM64.mov_x9_x30 if kernel.hook == "entry" else kernel.isa.nop)
+    return address in changing(kernel) and word == kernel.isa.word_before.get(kernel.hook)
 
 
 def _is_call(e: Evidence, address: int, word: int) -> bool:

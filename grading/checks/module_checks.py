@@ -6,9 +6,8 @@ from collections.abc import Iterator
 from errno import ERANGE, errorcode
 
 from grading.checks.align import Alignment, Executed, align, by_cpu, differ
-from grading.checks.checks import first_of, in_time, link_register, within
-from grading.checks.registers import NAMES, lost
-from grading.elf.insn import Words
+from grading.checks.checks import first_of, in_time, within
+from grading.checks.registers import lost
 from grading.elf.link import PAGE
 from grading.elf.module import TRAMPOLINE, Module, stubs
 from grading.evidence.evidence import Evidence, Loaded, Visit, Window, during
@@ -17,6 +16,7 @@ from grading.machine.observer import Record
 from grading.stimulus import seeded
 from grading.text.trace_text import FunctionEvent, FunctionTrace
 from grading.truth.truth import TRAMPOLINE_ENCODER, TRAMPOLINE_READER, TRAMPOLINE_WORDS, Call
+from qemu.isa.common import Words
 
 
 # ---- where a site leads ----------------------------------------------------------
@@ -24,7 +24,7 @@ from grading.truth.truth import TRAMPOLINE_ENCODER, TRAMPOLINE_READER, TRAMPOLIN
 def calls(e: Evidence, address: int, word: int) -> int | None:
     """The address that the word calls with the tracer's link register; None: it is no such call."""
     jump = e.kernel.isa.jump(address, word)
-    return jump[0] if jump and jump[1] == link_register(e.kernel) else None
+    return jump[0] if jump and jump[1] == e.kernel.link_register else None
 
 
 def leads_to(e: Evidence, loaded: Loaded, address: int, word: int) -> int | None:
@@ -256,7 +256,7 @@ def registers_kept(e: Evidence, call: Call) -> Finding | None:
         return Finding(f"{call.name} did not continue after its call site", seq=call.seq)
     changed = lost(e, call)
     if changed:
-        return Finding(f"{call.name}: {', '.join(NAMES[e.arch][n] for n in changed)} changed between the call site and the instruction after it", seq=call.seq)
+        return Finding(f"{call.name}: {', '.join(e.isa.names[n] for n in changed)} changed between the call site and the instruction after it", seq=call.seq)
     return None
 
 

@@ -18,8 +18,8 @@ from grading.evidence.evidence import Evidence, between, once
 from grading.evidence.finding import Finding
 from grading.machine.observer import Kind, Record
 from grading.truth.truth import Call, GRACE, ordered_code
+from qemu.isa.common import LOADS, STORES
 
-STORES, LOADS = 1, 2  # what a barrier orders: before it and after it
 OPS = 8  # the ops of the shell's command `op`
 SLOTS = "wrong-number-of-slots"
 
@@ -50,43 +50,18 @@ def steps(e: Evidence) -> list[Step]:
     return found
 
 
-# ---- barriers, in words ---------------------------------------------------------------------
-
-def orders(arch: str, word: int, kind: int) -> bool:
-    """Does this barrier order stores (or loads, or both) before it with the same after it, towards all other CPUs?"""
-    if arch == "riscv64":
-        bits = (kind & STORES) | (kind & LOADS)
-        return word & 0x707F == 0x0F and (word >> 24) & bits == bits and (word >> 20) & bits == bits
-    if word & 0xFFFFF0FF not in (0xD50330BF, 0xD503309F):  # dmb, dsb
-        return False
-    domain, types = word >> 10 & 3, word >> 8 & 3  # types: 1 loads before it, 2 stores, 3 both
-    return domain in (2, 3) and (types == 3 or (types, kind) in ((2, STORES), (1, LOADS)))
-
-
-def releases(arch: str, word: int) -> bool:
-    """Is it a store with release semantics, which comes after everything before it?"""
-    if arch == "riscv64":
-        return word & 0x7F == 0x2F and bool(word >> 25 & 1)
-    return word & 0x3FE08000 == 0x08808000 or word & 0x3FE08000 == 0x08008000 or word & 0x3F600C00 == 0x38600000
-
-
-def acquires(arch: str, word: int) -> bool:
-    """Is it a load with acquire semantics, which comes before everything after it?"""
-    if arch == "riscv64":
-        return word & 0x7F == 0x2F and bool(word >> 26 & 1)
-    return word & 0x3FE08000 in (0x08C08000, 0x08408000) or word & 0x3FFFFC00 == 0x38BFC000
-
+# ---- barriers -----------------------------------------------------------------------------
 
 def barrier(e: Evidence, who: Record, first: int, last: int, kind: int = STORES) -> bool:
     """Did the thread of `who` execute a barrier of the handed-in code between two records?"""
     code = ordered_code(e.kernel)
-    return any(f.context == who.context and orders(e.arch, f.word, kind) and any(lo <= f.addr < hi for lo, hi in code)
+    return any(f.context == who.context and e.isa.orders(f.word, kind) and any(lo <= f.addr < hi for lo, hi in code)
                for f in between(e.truth.fences, first, last))
 
 
 def published(e: Evidence, what: Record, last: int) -> bool:
     """Was a barrier executed between record `last`, the last store of the data, and `what`, the store that makes the data public? True also if `what` releases."""
-    return releases(e.arch, what.word) or barrier(e, what, last + 1, what.seq)
+    return e.isa.releases(what.word) or barrier(e, what, last + 1, what.seq)
 
 
 def inside(record: Record, place: tuple[int, int]) -> bool:
@@ -459,7 +434,7 @@ def stamp_first(e: Evidence) -> Finding | None:
         elif r.context in stamps and (r.v[0] == users.slots or inside(r, users.array)):
             seen += 1
             stamp = stamps.pop(r.context)
-            if not acquires(e.arch, stamp.word) and not barrier(e, r, stamp.seq, r.seq, LOADS):
+            if not e.isa.acquires(stamp.word) and not barrier(e, r, stamp.seq, r.seq, LOADS):
                 return Finding("ftrace_graph_func read fgraph_stamp, then the slots, without an smp_rmb() between: it may read a slot as it was before "
                                "that stamp", seq=r.seq)
     return None if seen else Finding("ftrace_graph_func was not seen to read fgraph_stamp, then the slots")

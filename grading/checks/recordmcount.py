@@ -16,13 +16,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from grading.elf.insn import ARM64, ISAS
+from elftools.elf.enums import ENUM_E_MACHINE  # type: ignore[import]
+
+from qemu.isa import ISAS
 from qemu.machine import ROOT, WITH_US
 
 MKRECORDS = ROOT / "kern/ftrace/tools/mkrecords.py"  # it runs the tool as the build does, in a sandbox, and checks its output
 BASE = 0xFFFFFFFF80000000
-MACHINE = {"riscv64": 243, "arm64": 183}
-TOGGLED = {"riscv64": 0, "arm64": 4}  # bytes from an entry to the word that is patched
 PROGBITS, SYMTAB, STRTAB = 1, 2, 3
 
 
@@ -50,30 +50,9 @@ class Calls:
         return elf(arch, self.words, {"_mcount": self.mcount})
 
 
-def _call(arch: str, at: int, target: int) -> list[int]:
-    """The words of a call as the compiler makes it."""
-    if arch == "arm64":
-        return [ARM64.call(at, target, 30)]
-    hi = (target - at + 0x800) >> 12
-    return [(hi & 0xFFFFF) << 12 | 0x97, (target - at - (hi << 12) & 0xFFF) << 20 | 0x80E7]
-
-
-def _other_bits(arch: str) -> list[tuple[str, tuple[int, ...]]]:
-    """Decoys: a description, and the bits in which the words differ from a real call. There is one for each bit of the opcode."""
-    if arch == "arm64":
-        return [(f"not a bl: bit {n} is inverted", (1 << n,)) for n in range(26, 32)]
-    found: list[tuple[str, tuple[int, ...]]] = [
-        (f"a jalr after a word that is not an auipc ra: bit {n} is inverted", (1 << n, 0)) for n in range(12)]
-    found += [(f"an auipc ra before a word that is not a jalr ra, lo(ra): bit {n} is inverted", (0, 1 << n)) for n in range(20)]
-    for register, other in (("t0", 1 ^ 5), ("t1", 1 ^ 6)):
-        found += [(f"an auipc {register}, and after it a jalr ra, lo({register})", (other << 7, other << 15)),
-                  (f"a pair with {register}, which the compiler never uses to call _mcount", (other << 7, other << 15 | other << 7))]
-    return found
-
-
 def calls(arch: str, seed: int, count: int = 60) -> Calls:
-    rng, slot, slots = random.Random(seed), 4, 1 << 12
-    made = Calls([ISAS[arch].nop] * (slot * slots), 4 * slot * rng.randrange(slots // 4, 3 * slots // 4))
+    rng, slot, slots, isa = random.Random(seed), 4, 1 << 12, ISAS[arch]
+    made = Calls([isa.nop] * (slot * slots), 4 * slot * rng.randrange(slots // 4, 3 * slots // 4))
     places = [4 * slot * n for n in rng.sample(range(1, slots - 1), count + 200) if 4 * slot * n != made.mcount]
 
     def put(at: int, words: list[int], decoy: str = "") -> int:
@@ -85,20 +64,20 @@ def calls(arch: str, seed: int, count: int = 60) -> Calls:
             made.sites.append(last)
         return last
 
-    length = len(_call(arch, 0, 0))
+    length = len(isa.mcount_words(0, 0))
     for at in [0, 4 * (len(made.words) - length), *(places.pop() for _ in range(count))]:  # also the first and last words of .text
-        put(at, _call(arch, at, made.mcount))
-    for what, bits in _other_bits(arch):
+        put(at, isa.mcount_words(at, made.mcount))
+    for what, bits in isa.almost_mcount():
         at = places.pop()
-        put(at, [word ^ other for word, other in zip(_call(arch, at, made.mcount), bits)], what)
+        put(at, [word ^ other for word, other in zip(isa.mcount_words(at, made.mcount), bits)], what)
     for by in (-4096, -8, -4, 4, 8, 4096):
         at = places.pop()
-        made.beside[put(at, _call(arch, at, made.mcount + by), f"a call to _mcount{by:+d}")] = by
-    if arch == "riscv64":
+        made.beside[put(at, isa.mcount_words(at, made.mcount + by), f"a call to _mcount{by:+d}")] = by
+    if isa.pair:
         for start in (0, 4):  # the word from which the offset is counted
             at = places.pop()
-            first, second = _call(arch, at + start, made.mcount)
-            put(at, [first, ISAS[arch].nop, second], "an auipc ra and a jalr ra, lo(ra), with an instruction between")
+            first, second = isa.mcount_words(at + start, made.mcount)
+            put(at, [first, isa.nop, second], "an auipc ra and a jalr ra, lo(ra), with an instruction between")
     made.sites.sort()
     return made
 
@@ -119,7 +98,7 @@ def elf(arch: str, words: list[int], others: dict[str, int] | None = None, entri
         link, info, size = (4, 1, 24) if kind == SYMTAB else (0, 0, 0)
         headers += struct.pack("<IIQQQQIIQQ", at, kind, flags, address, 64 + len(body), len(data), link, info, 8, size)
         body += data + bytes(-len(data) % 8)
-    header = struct.pack("<16sHHIQQQIHHHHHH", b"\x7fELF\2\1\1", 2, MACHINE[arch], 1, BASE, 0, 64 + len(body), 0, 64, 56, 0,
+    header = struct.pack("<16sHHIQQQIHHHHHH", b"\x7fELF\2\1\1", 2, ENUM_E_MACHINE[ISAS[arch].elf_machine], 1, BASE, 0, 64 + len(body), 0, 64, 56, 0,
                          64, 1 + len(sections), len(sections))
     return header + body + headers
 

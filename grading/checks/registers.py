@@ -12,15 +12,8 @@ from grading.evidence.evidence import Evidence, once
 from grading.evidence.finding import Finding
 from grading.machine.observer import Record
 from grading.truth.truth import KEPT_NOTHING, Call
+from qemu.isa import Isa
 
-NAMES = {"riscv64": ["zero", "ra", "sp", "gp", "tp", "t0", "t1", "t2", "s0", "s1", *(f"a{n}" for n in range(8)),
-                     *(f"s{n}" for n in range(2, 12)), *(f"t{n}" for n in range(3, 7)), "sstatus.SIE (are interrupts masked?)"],
-         "arm64": [*(f"x{n}" for n in range(31)), "sp", "DAIF (are interrupts masked?)", "tpidr_el1", "sp_el0"]}
-SP, FP, LINK = {"riscv64": 2, "arm64": 31}, {"riscv64": 8, "arm64": 29}, {"riscv64": 1, "arm64": 30}
-ARGUMENTS = {"riscv64": range(10, 18), "arm64": range(9)}
-RESERVED = {"riscv64": (3, 4), "arm64": (18,)}
-STATIC_CHAIN = {"riscv64": 7, "arm64": 18}  # where GCC's nested functions find the variables of the function around them
-SCRATCH = {"riscv64": (5, 6, 28, 29, 30, 31), "arm64": range(9, 18)}  # the tracer may change these
 PATTERN = 0x5CA1AB1E  # the upper half of the values that kern/apps/registers.c and entry.c put into every register
 
 
@@ -31,7 +24,7 @@ def _mask(numbers: Iterable[int]) -> int:
 @once
 def free(e: Evidence) -> int:
     """The mask of registers that the tracer may change. With HOOK=mcount the prologue has saved the link register already."""
-    return _mask((*SCRATCH[e.arch], *((LINK[e.arch],) if e.kernel.hook == "mcount" else ())))
+    return _mask((*e.isa.scratch, *((e.isa.link,) if e.kernel.hook == "mcount" else ())))
 
 
 def lost(e: Evidence, call: Call, but: int = 0) -> list[int]:
@@ -39,19 +32,19 @@ def lost(e: Evidence, call: Call, but: int = 0) -> list[int]:
     if not call.landed or call.landed.addr != call.site.address + 4 or call.landed.v[0] in (0, KEPT_NOTHING):
         return []
     mask = call.landed.v[0] & ~free(e) & ~but
-    return [n for n in range(len(NAMES[e.arch])) if mask >> n & 1] if mask else []
+    return [n for n in range(len(e.isa.names)) if mask >> n & 1] if mask else []
 
 
-def mistake_of(arch: str, number: int) -> str:
-    if number == SP[arch]:
+def mistake_of(isa: Isa, number: int) -> str:
+    if number == isa.sp:
         return "stack-not-given-back"
-    if number == FP[arch]:
+    if number == isa.fp:
         return "frame-pointer-lost"
-    if number in RESERVED[arch]:
+    if number in isa.reserved:
         return "reserved-register-touched"
-    if number == LINK[arch]:
+    if number == isa.link:
         return "return-address-lost"
-    return "argument-clobbered" if number in (*ARGUMENTS[arch], STATIC_CHAIN[arch]) else "saved-register-lost" if number < 32 else ""
+    return "argument-clobbered" if number in (*isa.arguments, isa.static_chain) else "saved-register-lost" if number < 32 else ""
 
 
 def where(e: Evidence, address: int) -> str:
@@ -83,10 +76,10 @@ def kept(e: Evidence, call: Call, but: int = 0) -> Finding | None:
     wrong = lost(e, call, but)
     if not wrong:
         return None
-    number = max(wrong, key=lambda n: (n in (SP[e.arch], FP[e.arch]), -n))
+    number = max(wrong, key=lambda n: (n in (e.isa.sp, e.isa.fp), -n))
     when = "was traced" if call.callbacks else "was not traced"
-    return Finding(f"{call.name} {when}, on CPU {call.vcpu}, and after its call site {NAMES[e.arch][number]} was not what it had been before",
-                   seq=call.seq, mistake=mistake_of(e.arch, number))
+    return Finding(f"{call.name} {when}, on CPU {call.vcpu}, and after its call site {e.isa.names[number]} was not what it had been before",
+                   seq=call.seq, mistake=mistake_of(e.isa, number))
 
 
 def went_on(e: Evidence, call: Call) -> Finding | None:
@@ -104,9 +97,9 @@ def found_as_left(e: Evidence) -> Finding | None:
     if e.truth.below:
         return below_sp(e)
     for call in e.truth.calls:
-        wrong = lost(e, call, 1 << LINK[e.arch])
+        wrong = lost(e, call, 1 << e.isa.link)
         if wrong:
-            return Finding(f"{call.name} was called, on CPU {call.vcpu}, and after its call site {NAMES[e.arch][wrong[0]]} was not what it had been before",
+            return Finding(f"{call.name} was called, on CPU {call.vcpu}, and after its call site {e.isa.names[wrong[0]]} was not what it had been before",
                            seq=call.seq)
     return None
 
@@ -121,7 +114,7 @@ def spoilt(e: Evidence) -> str:
     """For a boot that ended early: the mistake that may have corrupted it, or ''."""
     wrong: list[int] = next((numbers for call in e.truth.calls if (numbers := lost(e, call))), [])
     if wrong:
-        return mistake_of(e.arch, max(wrong))
+        return mistake_of(e.isa, max(wrong))
     wrong_call = callback_arguments(e)
     return wrong_call.mistake if wrong_call and wrong_call.mistake == "address-taken-for-the-value" else ""
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 
 from grading.checks.graph_checks import lost_at_return
-from grading.checks.registers import LINK, lost
+from grading.checks.registers import lost
 from grading.checks.seen import Amount, Coverage
 from grading.evidence.evidence import Evidence, between, during, once
 from grading.evidence.finding import Finding
@@ -114,7 +114,7 @@ def _entered_wrong(e: Evidence, call: Call, but: int = 0) -> Wrong | None:
 def _return_wrong(e: Evidence, run: ScheduleRun, call: Call, ended: int) -> Wrong | None:
     span = next(s for s in e.truth.returns.spans if s.call is call)
     back = span.leaving and span.leaving.back
-    if found := _entered_wrong(e, call, 1 << LINK[e.arch]):  # the return is patched
+    if found := _entered_wrong(e, call, 1 << e.isa.link):  # the return is patched
         return found
     if not back or back.addr != span.home:
         return "the call did not return to its caller" + (f", but to {e.kernel.name_at(back.addr)}" if back else ""), call.seq

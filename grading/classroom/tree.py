@@ -24,7 +24,8 @@ from grading.elf import halves
 from grading.session import rubric
 from qemu import disk, plugin
 from qemu.emulator import for_a_grade
-from qemu.machine import ARCHES, ROOT
+from qemu.isa import ARCHES, ISAS
+from qemu.machine import ROOT
 
 TOOLS = (["riscv64-linux-gnu-gcc"], ["aarch64-linux-gnu-gcc"], ["riscv64-linux-gnu-ld"], ["aarch64-linux-gnu-ld"], ["gcc"], ["make"], ["bwrap"])
 OF_MAKE = ("APP", "ARCH", "BENCH_SITES", "CI", "DEBUG", "HOOK", "MODULE", "SMP", "STAFF", "START", "TESTS", "V")  # with these the Makefile builds another kernel, or says more
@@ -70,8 +71,9 @@ def fittings() -> dict[str, object]:
     """What this machine has, and a grade follows from. Raises qemu.emulator.Unfit."""
     versions = {words[0]: subprocess.run([*words, "--version"], capture_output=True, text=True, check=False).stdout.partition("\n")[0] for words in TOOLS}
     emulators = {arch: for_a_grade(arch) for arch in ARCHES}
-    firmware = next((path for path in (emulators["riscv64"].path.parent.parent / "share/qemu/opensbi-riscv64-generic-fw_dynamic.bin",
-                                       Path("/usr/share/qemu/opensbi-riscv64-generic-fw_dynamic.bin")) if path.exists()), None)
+    firmware = next((path for isa in ISAS.values() if isa.firmware
+                     for folder in (emulators[isa.name].path.parent.parent / "share/qemu", Path("/usr/share/qemu"))
+                     if (path := folder / isa.firmware).exists()), None)
     return {"python": platform.python_version(), "tools": versions,
             "qemu": {arch: {"version": emulator.version_line, "sha256": hashlib.sha256(emulator.path.read_bytes()).hexdigest()} for arch, emulator in emulators.items()},
             "firmware": hashlib.sha256(firmware.read_bytes()).hexdigest() if firmware else ""}

@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING
 
 from elftools.elf.elffile import ELFFile  # type: ignore[import]
 
-from grading.elf.insn import ARM64, ISAS, RISCV64, Isa
 from grading.verdict import Stopped, Verdict
+from qemu.isa import ISAS, Isa
 
 if TYPE_CHECKING:
     from grading.elf.module import Module
@@ -27,7 +27,6 @@ if TYPE_CHECKING:
 # A file that uses each structure, and that is in every tree as a source which nobody hands in: its debug information says how the structure is laid out.
 DECLARED = {"ftrace_ops": "kern/apps/op", "ftrace_filter": "kern/apps/op", "fgraph_ops": "kern/apps/frames", "fgraph_single": "kern/apps/rare",
             "shadow_stack": "kern/apps/frames", "shadow_frame": "kern/apps/frames", "cpu": "kern/smp"}
-OBJDUMP = {"riscv64": "riscv64-linux-gnu-objdump", "arm64": "aarch64-linux-gnu-objdump"}
 
 
 @dataclass(frozen=True)
@@ -147,6 +146,11 @@ class Kernel:
     def hook(self) -> str:
         return "entry" if self._entries else "mcount"
 
+    @property
+    def link_register(self) -> int:
+        """The register in which a site's call stores the return address."""
+        return self.isa.link_register(self.hook)
+
     @cached_property
     def sites(self) -> list[Site]:
         """Every call site that the compiler made, sorted by address."""
@@ -154,20 +158,16 @@ class Kernel:
         return sorted(found, key=lambda s: s.address)
 
     def _entry_sites(self) -> list[Site]:
-        skip = 4 if self.arch == "arm64" else 0  # mov x9, x30 comes before the word
-        return [self._site(entry + skip, self.isa.nop) for entry in self._entries]
+        skip, nop = self.isa.entry_skip, self.isa.nop
+        return [self._site(entry + skip, nop) for entry in self._entries]
 
     def _mcount_sites(self) -> list[Site]:
         lo, hi = self.text
         mcount = self.symbol("_mcount")
         words = struct.unpack(f"<{(hi - lo) // 4}I", self.text_bytes())
         sites = []
-        for i, word in enumerate(words):
-            address = lo + 4 * i
-            if self.arch == "arm64":
-                called = ARM64.jump(address, word)
-            else:
-                called = RISCV64.far_call(address - 4, words[i - 1], word) if i else None
+        for address, before, word in zip(range(lo, hi, 4), (0, *words), words):
+            called = self.isa.mcount_call(address, before, word)
             if called and called[0] == mcount and called[1]:
                 sites.append(self._site(address, self.isa.nop if self.symbol("ftrace_caller") else word))
         return sites
@@ -225,9 +225,7 @@ class Kernel:
 
     def jumps_to(self, address: int) -> int:
         """The target of a jump of one or two words; 0: unknown."""
-        jump = self.isa.jump(address, self.word(address))
-        if not jump and self.arch == "riscv64":
-            jump = RISCV64.far_call(address - 4, self.word(address - 4), self.word(address))
+        jump = self.isa.any_jump(address, self.word(address - 4), self.word(address))
         return jump[0] if jump else 0
 
     def records(self) -> list[tuple[int, bytes]]:
@@ -244,17 +242,17 @@ class Kernel:
         module = self.module_at(address)
         word = word if word is not None else module.word(address) if module else self.word(address)
         jump = self.isa.jump(address, word)
-        text = disassemble(self.arch, address, word)
+        text = disassemble(self.isa, address, word)
         return f"{text}  <{self.name_at(jump[0])}>" if jump else text
 
 
-def disassemble(arch: str, address: int, word: int) -> str:
+def disassemble(isa: Isa, address: int, word: int) -> str:
     """The instruction as objdump prints it."""
-    machine = "riscv:rv64" if arch == "riscv64" else "aarch64"
     with tempfile.NamedTemporaryFile(prefix="callsite-insn-") as scratch:
         scratch.write(word.to_bytes(4, "little"))
         scratch.flush()
-        out = subprocess.run([OBJDUMP[arch], "-D", "-b", "binary", "-m", machine, f"--adjust-vma={address:#x}",
+        out = subprocess.run([f"{isa.cross}objdump", "-D", "-b", "binary",
+                              "-m", isa.objdump_machine, f"--adjust-vma={address:#x}",
                               scratch.name], capture_output=True, text=True, check=False).stdout
     line = out.strip().splitlines()[-1] if out.strip() else ""
     return " ".join(line.split("\t")[2:]).strip() or f".word {word:#010x}"

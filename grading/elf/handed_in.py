@@ -30,11 +30,12 @@ from typing import Any
 from elftools.elf.elffile import ELFFile  # type: ignore[import]
 
 from grading.elf import halves, names
-from grading.elf.elf import OBJDUMP, Kernel, disassemble
+from grading.elf.elf import Kernel, disassemble
 from grading.verdict import Stopped, Verdict
+from qemu.isa import ISAS
+from qemu.isa.common import is_one_of
 from qemu.machine import ROOT
 
-MACHINE = {"riscv64": "EM_RISCV", "arm64": "EM_AARCH64"}
 LARGEST = 256 << 10  # bytes that an object may add to the kernel; the largest solution adds 6 KiB
 LONGEST = 1 << 20  # bytes of its symbol table, and of each section's relocations
 PAGE = 4096
@@ -47,16 +48,6 @@ LAID = [(re.compile(r"\.text(\.(?!low\b|irqentry\b)[\w.]+)?"), ALLOC | EXECUTE, 
 BESIDE = {"SHT_NULL": re.compile(""), "SHT_PROGBITS": re.compile(r"\.debug_(?!gdb)\w+|\.comment|\.note\.GNU-stack"), "SHT_SYMTAB": re.compile(r"\.symtab"),
           "SHT_STRTAB": re.compile(r"\.strtab|\.shstrtab"),
           **dict.fromkeys(("SHT_RISCV_ATTRIBUTES", "1879048195"), re.compile(r"\.riscv\.attributes"))}  # versions of pyelftools differ
-# Relocations that put an address into a word or an instruction. Those that let the linker move code or build a table are not among them.
-RELOCATIONS = {"riscv64": {1, 2, *range(16, 20), *range(23, 29), *range(33, 41), 57},
-               "arm64": {*range(257, 287), 299}}
-# SYSTEM: instructions that do more than calculate, load, store and jump, as (mask, value). PERMITTED: the exceptions that a handed-in
-# file may have: fences and barriers, cache maintenance by address, reading a system register, masking interrupts, waiting, a breakpoint.
-SYSTEM = {"riscv64": [(0x7F, 0x73), (0x7F, 0x0F)],
-          "arm64": [(0xFE000000, 0xD4000000), (0xFFDFF000, 0xD69F0000)]}
-PERMITTED = {"riscv64": [(0x707F, 0x0F), (0x707F, 0x100F), (0xFF07F, 0x2073), (0xFFF0207F, 0x10002073), (0xFFFFFFFF, 0x10500073), (0xFFFFFFFF, 0x100073)],
-             "arm64": [(0xFFFFF01F, 0xD503301F), *((0xFFFFFFE0, 0xD50B7020 | n << 8) for n in (5, 10, 11, 14)), (0xFFFFFBFF, 0xD508711F),
-                       (0xFFF00000, 0xD5300000), (0xFFFFF0DF, 0xD50340DF), (0xFFFFFFC0, 0xD51B4200), (0xFFFFF01F, 0xD503201F), (0xFFE0001F, 0xD4200000)]}
 NAME = re.compile(r"[A-Za-z_$][\w.$]*|")
 MADE = re.compile(r"\.L[\w.$]*( |[\1\2]\d+)?|\$[dx][\w.]*|")  # local names that the assembler makes
 PROGRAMS = "/kern/apps/"
@@ -108,7 +99,8 @@ class Definition:
 
 
 def definitions(arch: str, objects: list[Path]) -> list[Definition]:
-    out = subprocess.run([OBJDUMP[arch].replace("objdump", "nm"), "-A", "--defined-only", *objects], capture_output=True, text=True, check=True).stdout
+    out = subprocess.run([f"{ISAS[arch].cross}nm", "-A", "--defined-only", *objects],
+                         capture_output=True, text=True, check=True).stdout
     found, path = (re.fullmatch(r"(.*):[0-9a-f]{16} (\w) ([A-Za-z_][\w.]*)", line) for line in out.splitlines()), {str(o): o for o in objects}
     return [Definition(m[3], m[2].isupper(), path[m[1]]) for m in found if m]
 
@@ -121,9 +113,10 @@ def taken(trusted: list[Definition]) -> dict[str, Path]:
 
 def forbidden(arch: str, text: bytes, at: int) -> str:
     """The first forbidden instruction of this text, as objdump prints it, or ''."""
+    isa = ISAS[arch]
     for offset, (word,) in zip(range(0, len(text), 4), struct.iter_unpack("<I", text[:len(text) // 4 * 4])):
-        if any(word & mask == value for mask, value in SYSTEM[arch]) and not any(word & mask == value for mask, value in PERMITTED[arch]):
-            return f"'{' '.join(disassemble(arch, at + offset, word).split())}'"
+        if is_one_of(word, isa.system) and not is_one_of(word, isa.permitted):
+            return f"'{' '.join(disassemble(isa, at + offset, word).split())}'"
     return ""
 
 
@@ -141,7 +134,7 @@ class Object:
         self.sections = list(self.elf.iter_sections())
 
     def examine(self) -> None:
-        if (self.elf["e_type"], self.elf["e_machine"]) != ("ET_REL", MACHINE[self.arch]) or len(self.sections) > 1000:
+        if (self.elf["e_type"], self.elf["e_machine"]) != ("ET_REL", ISAS[self.arch].elf_machine) or len(self.sections) > 1000:
             raise Broken("its object is not one that a compiler makes")
         for section in self.sections:
             self._section(section)
@@ -183,7 +176,7 @@ class Object:
             raise Broken(f"{target.name} has {section['sh_size'] // 24} relocations")
         for entry in section.iter_relocations() if target["sh_flags"] & ALLOC else ():
             kind, at = entry["r_info_type"], entry["r_offset"]
-            if kind not in RELOCATIONS[self.arch]:
+            if kind not in ISAS[self.arch].relocations:
                 raise Broken(f"{target.name}+{at:#x} has relocation {kind}, which a handed-in file may not have")
             if at + 4 > target["sh_size"]:
                 raise Broken(f"{section.name} reaches {at:#x}, outside of its section")

@@ -12,17 +12,12 @@ from typing import NamedTuple
 from elftools.elf.elffile import ELFFile  # type: ignore[import]
 
 from grading.elf.elf import Kernel
-from grading.elf.insn import MASK64, ARM64
 from grading.verdict import Stopped, Verdict
 
 PAGE = 4096
 TEXT, RODATA, DATA = range(3)
 ALLOC, WRITE, EXECUTED = 2, 1, 4  # section flags
-CALL26 = (282, 283)
-GOTS = {"riscv64": (20,), "arm64": (311, 312)}
-ENTRY = 12  # bytes of arm64's entry for a call of the kernel
-UNITS = {277: 0, 278: 0, 284: 1, 285: 2, 286: 3, 299: 4, 312: 3}  # relocations of an address's low 12 bits: the unit is 1 << n bytes
-WORDS = {273: (19, 5), 279: (14, 5), 280: (19, 5)}  # relocations of a distance in words: the field's width, and its lowest bit
+ENTRY = 12  # bytes of an entry for a call of the kernel
 
 
 class Rela(NamedTuple):
@@ -55,8 +50,9 @@ class Layout:
             for same in (n for n in self._loaded() if n >= number and n not in self.place and self._key(n) == self._key(number)):
                 self._add(same)
         self.relas = [r for r in relas if r.section in self.place]
-        self._entries = self._numbered(r.symbol for r in self.relas if r.kind in CALL26 and kernel.arch == "arm64" and self._outside(r.symbol))
-        self._gots = self._numbered(r.symbol for r in self.relas if r.kind in GOTS[kernel.arch])
+        self._entries = self._numbered(r.symbol for r in self.relas
+                                       if r.kind in kernel.isa.by_entry and self._outside(r.symbol))
+        self._gots = self._numbered(r.symbol for r in self.relas if r.kind in kernel.isa.got)
         self._entries_at, self._gots_at = up(self._size[TEXT], 4), up(self._size[RODATA], 8)
         self.text_size = self._entries_at + ENTRY * len(self._entries) if self._entries else self._size[TEXT]
 
@@ -101,7 +97,7 @@ class Layout:
         return self.address(where, base, end) + value if where in self.place else value
 
     def entry(self, symbol: int) -> int:
-        """The offset in text of arm64's entry for calls of this symbol."""
+        """The offset in text of the entry for calls of this symbol."""
         return self._entries_at + ENTRY * self._entries[symbol]
 
     def got(self, symbol: int) -> int:
@@ -115,7 +111,7 @@ class _Linker:
     """Links the text at one address."""
 
     def __init__(self, layout: Layout, kernel: Kernel, base: int, end: int) -> None:
-        self._layout, self._arch, self._base, self._end = layout, kernel.arch, base, end
+        self._layout, self._isa, self._base, self._end = layout, kernel.isa, base, end
         self._text = bytearray(end - base)
         for number, (region, at) in layout.place.items():
             if region == TEXT:
@@ -124,76 +120,35 @@ class _Linker:
     def text(self) -> bytearray:
         relas = [r for r in self._layout.relas if self._layout.place[r.section][0] == TEXT]
         values = {r: self._layout.value(r.symbol, self._base, self._end) + r.addend for r in relas}
-        # By the address of riscv64's auipc: what it and the instruction that names it must add to pc.
-        self._high = {self._pc(r): self._target(r, values[r]) - self._pc(r) for r in relas if r.kind in (20, 23)} if self._arch == "riscv64" else {}
+        # By the address of an auipc: what it and the instruction that names it must add to pc.
+        high = {self._pc(r): self._target(r, values[r]) - self._pc(r) for r in relas
+                if r.kind in self._isa.upper}
         for r in relas:
-            (self._riscv64 if self._arch == "riscv64" else self._arm64)(r, self._pc(r), values[r])
+            self._apply(r, self._target(r, values[r]), high)
         return self._text
 
     def _pc(self, r: Rela) -> int:
         return self._layout.address(r.section, self._base, self._end) + r.offset
 
     def _target(self, r: Rela, value: int) -> int:
-        return self._end + self._layout.got(r.symbol) if r.kind in GOTS[self._arch] else value
+        return self._end + self._layout.got(r.symbol) if r.kind in self._isa.got else value
 
     def _put(self, pc: int, mask: int, bits: int) -> None:
         at = pc - self._base
         word = int.from_bytes(self._text[at:at + 4], "little")
         self._text[at:at + 4] = (word & ~mask | bits & mask).to_bytes(4, "little")
 
-    # ---- riscv64 ----
-
-    def _upper(self, pc: int, value: int) -> None:
-        self._put(pc, 0xFFFFF000, value + 0x800)
-
-    def _lower(self, pc: int, value: int, store: bool = False) -> None:
-        if store:
-            self._put(pc, 0xFE000F80, (value & 0xFE0) << 20 | (value & 0x1F) << 7)
-        else:
-            self._put(pc, 0xFFF00000, value << 20)
-
-    def _riscv64(self, r: Rela, pc: int, value: int) -> None:
-        o = value - pc & MASK64
-        if r.kind == 16:  # BRANCH
-            self._put(pc, 0xFE000F80, (o >> 12 & 1) << 31 | (o >> 5 & 0x3F) << 25 | (o >> 1 & 15) << 8 | (o >> 11 & 1) << 7)
-        elif r.kind == 17:  # JAL
-            self._put(pc, 0xFFFFF000, (o >> 20 & 1) << 31 | (o >> 1 & 0x3FF) << 21 | (o >> 11 & 1) << 20 | (o >> 12 & 0xFF) << 12)
-        elif r.kind in (18, 19):  # CALL, CALL_PLT
-            self._upper(pc, o)
-            self._lower(pc + 4, o)
-        elif r.kind in (20, 23):  # GOT_HI20, PCREL_HI20
-            self._upper(pc, self._high[pc])
-        elif r.kind in (24, 25):  # PCREL_LO12_I, PCREL_LO12_S: the symbol is the auipc's label
-            self._lower(pc, self._high[value], r.kind == 25)
-        elif r.kind == 26:  # HI20
-            self._upper(pc, value)
-        elif r.kind in (27, 28):  # LO12_I, LO12_S
-            self._lower(pc, value, r.kind == 28)
-        elif r.kind not in (0, 43, 51):  # NONE; ALIGN and RELAX, for a linker that makes text shorter
-            raise self._layout.unknown(r.kind)
-
-    # ---- arm64 ----
-
-    def _arm64(self, r: Rela, pc: int, value: int) -> None:
-        target = self._target(r, value)
-        if r.kind in CALL26:
-            self._branch(r, pc, value)
-        elif r.kind in (274, 275, 276, 311):  # ADR_PREL_LO21, ADR_PREL_PG_HI21(_NC), ADR_GOT_PAGE
-            o = target - pc if r.kind == 274 else (target >> 12) - (pc >> 12)
-            self._put(pc, 0x60FFFFE0, (o & 3) << 29 | (o >> 2 & 0x7FFFF) << 5)
-        elif r.kind in UNITS:
-            self._put(pc, 0xFFF << 10, (target & 0xFFF) >> UNITS[r.kind] << 10)
-        elif r.kind in WORDS:
-            bits, shift = WORDS[r.kind]
-            self._put(pc, (1 << bits) - 1 << shift, value - pc >> 2 << shift)
-        elif r.kind not in (0, 256):
-            raise self._layout.unknown(r.kind)
-
-    def _branch(self, r: Rela, pc: int, value: int) -> None:
-        """CALL26, JUMP26. A kernel symbol out of reach is called through an entry; a symbol of the module itself must be in reach."""
-        if not -(1 << 27) <= value - pc < 1 << 27:
+    def _apply(self, r: Rela, value: int, high: dict[int, int]) -> None:
+        """A call of a kernel symbol out of reach goes through an entry, where the architecture has
+        entries; a symbol of the module itself must be in reach."""
+        pc, isa = self._pc(r), self._isa
+        if r.kind in isa.by_entry and not -isa.reach <= value - pc < isa.reach:
             entry = self._base + self._layout.entry(r.symbol)
-            for n, word in enumerate(ARM64.trampoline_to(entry, value)):
+            for n, word in enumerate(isa.trampoline_to(entry, value)):
                 self._put(entry + 4 * n, 0xFFFFFFFF, word)
             value = entry
-        self._put(pc, 0x3FFFFFF, value - pc >> 2)
+        changes = isa.relocated(r.kind, pc, value, high)
+        if changes is None:
+            raise self._layout.unknown(r.kind)
+        for change in changes:
+            self._put(*change)

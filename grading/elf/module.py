@@ -10,11 +10,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from grading.elf.elf import Function, Kernel, Site
-from grading.elf.insn import ARM64
 from grading.elf.link import PAGE, TEXT, Layout, up
 
 TRAMPOLINE = 12  # bytes of a trampoline, and of a stub
-LINK = {"riscv64": 5, "arm64": 30}  # the register that a site's call stores the return address in
 
 
 def stubs(kernel: Kernel) -> list[int]:
@@ -75,13 +73,13 @@ class ModuleFile:
 
     def at(self, base: int) -> Module:
         kernel, known, room = self._kernel, stubs(self._kernel), base + self._room
-        skip = 4 if kernel.arch == "arm64" else 0  # mov x9, x30 comes before the word
+        skip, before = kernel.isa.entry_skip, kernel.isa.word_before.get("entry")
         functions = tuple(Function(f"{name} [{self._name}]", base + at, base + at + size) for name, at, size in self._functions)
         of = {f.start: f for f in functions}
         sites = tuple(Site(base + e + skip, of[base + e], kernel.isa.nop, kernel.isa.nop) for e in self._layout.entries())
         last = room + len(known) * TRAMPOLINE
         text = bytearray(self._layout.linked(base, up(last, PAGE)))
-        written: dict[int, tuple[int, ...]] = {s.address - 4: (ARM64.mov_x9_x30,) for s in sites if skip}
+        written: dict[int, tuple[int, ...]] = {s.address - 4: (before,) for s in sites if before}
         if not all(_reaches(kernel, s, stub) for s in sites for stub in (known[0], known[-1])):
             written |= {room + n * TRAMPOLINE: kernel.isa.trampoline_to(room + n * TRAMPOLINE, stub) for n, stub in enumerate(known)}
         for at, words in written.items():
@@ -91,7 +89,7 @@ class ModuleFile:
 
 def _reaches(kernel: Kernel, site: Site, stub: int) -> bool:
     try:
-        kernel.isa.call(site.address, stub, LINK[kernel.arch])
+        kernel.isa.call(site.address, stub, kernel.link_register)
     except ValueError:
         return False
     return True

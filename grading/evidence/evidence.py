@@ -25,6 +25,7 @@ from grading.text.trace_text import FunctionTrace
 from grading.truth.returns import Span
 from grading.truth.truth import Call, Truth
 from grading.verdict import Verdict, blamed, limited
+from qemu.isa import ISAS, Isa
 
 JUDGING = 60.0  # seconds of processor time in which one boot's evidence must be gathered and judged
 
@@ -306,6 +307,10 @@ class Evidence:
     def __post_init__(self) -> None:
         if self.boot < 0:
             self.boot = self.smp
+
+    @property
+    def isa(self) -> Isa:
+        return ISAS[self.arch]
 
     @contextmanager
     def judged(self) -> Iterator[None]:

@@ -36,7 +36,6 @@ SLICES = 4  # the least number of slices before a place counts as not reached: a
 INSNS = 300_000  # that one CPU may execute before a place counts as not reached
 OF_A_LINE = 400_000_000  # the same, if a line is typed first: a right kernel executes some millions
 TURNS = 2  # slices for which each CPU ran or was idle by then: one CPU may wait in a loop for another that the host does not run
-SP = {"riscv64": 2, "arm64": 31}  # sp's register number in the stub's packets
 STEPS = 100  # QEMU steps for one instruction at most: a step may execute none
 
 
@@ -103,7 +102,7 @@ class Cpus:
         return self._stub.pc(cpu)
 
     def _at(self, cpu: int) -> tuple[int, int]:
-        return self._stub.pc(cpu), self._stub.register(cpu, SP[self._run.machine.arch])
+        return self._stub.pc(cpu), self._stub.register(cpu, self._run.machine.isa.sp)
 
     def _is_back(self, cpu: int) -> bool:
         """Is the CPU back at its thread's place? sp tells it from an interrupt that executes the same code."""

@@ -28,19 +28,17 @@ from grading.machine.gdbstub import QemuGone, Stub
 from grading.machine.observer import Config, Observer
 from grading.verdict import HOST, Stopped, Verdict
 from qemu.emulator import Unfit
-from qemu.machine import AFTER_FIRMWARE, WITH_US, Machine
+from qemu.machine import WITH_US, Machine
 from qemu.reason import Reason
 
 PANIC = "panic:"
 LONGEST = 600  # seconds from power-on to power-off, however many commands; to the first prompt: BOOT_SECONDS in grading/session/session.py
-# Page tables (kern/arch.h): the register of the root, and the bytes that one entry of each level covers.
-ROOT_REGISTER = {"riscv64": "satp", "arm64": "TTBR1_EL1"}
+# Of page tables (kern/arch.h): the bytes that one entry of each level covers.
 LEVELS = (1 << 30, 1 << 21, 1 << 12)
 ADDRESSES = 1 << 39  # bytes of virtual addresses that the tables translate; the upper address bits are all equal
 LOOK = 0.02  # seconds for which the clock does without a look at QEMU's threads
 WAKE = 1.0  # seconds after which a QEMU that counts instructions is woken, see Reason.wake()
 LOOKS = 5  # samples of each CPU's pc
-TRAPPED_PC = {"riscv64": "sepc", "arm64": "ELR_EL1"}  # after an interrupt: where the CPU was
 IDLE = 0.5  # seconds in which a running CPU executes a million instructions, the step of the observer's counter
 MOST_TABLES = 1000  # page tables of one level; a right kernel has some dozens
 ENDING = 300  # seconds for the end of a QEMU that has closed its console or its debugger stub, on a busy host
@@ -58,22 +56,6 @@ def ended_by_signals() -> None:
     for number in ENDS:
         if signal.getsignal(number) != signal.SIG_IGN:
             signal.signal(number, end)
-
-
-def _root(arch: str, register: int) -> int:
-    return register << 12 & (1 << 56) - 1 if arch == "riscv64" else register & 0xFFFFFFFFF000
-
-
-def _entry(arch: str, entry: int, covers: int) -> tuple[bool, bool, int]:
-    """Decode a page-table entry (kern/arch/<arch>/arch.h): is it valid, is it a leaf, and its physical address."""
-    last = covers == LEVELS[-1]
-    if arch == "riscv64":
-        return bool(entry & 1), bool(entry & 14), entry >> 10 << 12 & (1 << 56) - 1
-    return entry & 3 == 3 or entry & 3 == 1 and not last, last or not entry & 2, entry & 0xFFFFFFFFF000
-
-
-def _writes(arch: str, entry: int) -> bool:
-    return bool(entry & 4) if arch == "riscv64" else not entry & 0x80
 
 
 @dataclass(frozen=True)
@@ -158,17 +140,18 @@ class Run:
             raise Stopped(Verdict.HARNESS, f"QEMU did not start: {self._qemu_errors() or error}") from error
 
     def _first_cpu_boots(self) -> None:
-        """riscv64: all harts enter OpenSBI, and the first of them starts the kernel. Let CPU 0 run alone until it leaves the firmware, so
-        that CPU n of QEMU is CPU n of the kernel."""
-        if self.machine.arch != "riscv64" or self.machine.smp == 1 or not self.machine.board.startswith("virt"):
+        """All CPUs enter the firmware, if there is one, and the first of them starts the kernel. Let
+        CPU 0 run alone until it leaves the firmware, so that CPU n of QEMU is CPU n of the kernel."""
+        after = self.machine.isa.after_firmware
+        if not after or self.machine.smp == 1 or not self.machine.board.startswith("virt"):
             return
         if self.machine.any_first:
             return
-        self._stub.breakpoint(AFTER_FIRMWARE, True)
+        self._stub.breakpoint(after, True)
         self._stub.go_on_with([0])
         if not self._stub.stopped():
             raise Stopped(Verdict.HARNESS, "CPU 0, running alone, does not leave the firmware")
-        self._stub.breakpoint(AFTER_FIRMWARE, False)
+        self._stub.breakpoint(after, False)
 
     def _keep_up(self) -> None:
         """Read the console and the control socket, so that QEMU never blocks on them."""
@@ -333,9 +316,9 @@ class Run:
     def _mappings(self, addresses: range) -> Iterator[tuple[int, Iterable[Mapping]]]:
         """Each CPU with the mappings of these virtual addresses in its page tables, in whatever mode the CPU is."""
         with self.held() as stub:
-            roots = [stub.control_register(cpu, ROOT_REGISTER[self.machine.arch]) for cpu in range(self.machine.smp)]
+            roots = [stub.control_register(cpu, self.machine.isa.root_register) for cpu in range(self.machine.smp)]
             for cpu, root in enumerate(roots):
-                yield cpu, self._walk(_root(self.machine.arch, root), addresses)
+                yield cpu, self._walk(self.machine.isa.table_root(root), addresses)
 
     def _walk(self, root: int, addresses: range) -> Iterator[Mapping]:
         """Walk the page tables as a CPU does. A table outside of RAM has no entries."""
@@ -346,9 +329,10 @@ class Run:
                 data = self.read(table, 4096) if table in self.machine.ram() else b""
                 for virtual, (entry,) in zip(range(start, ADDRESSES, covers), struct.iter_unpack("<Q", data)):
                     if entry and virtual < addresses.stop and virtual + covers > addresses.start:
-                        valid, leaf, at = _entry(self.machine.arch, entry, covers)
+                        last = covers == LEVELS[-1]
+                        valid, leaf, writable, at = self.machine.isa.table_entry(entry, last)
                         if valid and leaf:
-                            yield Mapping(virtual, at, covers, _writes(self.machine.arch, entry))
+                            yield Mapping(virtual, at, covers, writable)
                         elif valid:
                             below.append((virtual, at))
             tables = below
@@ -365,7 +349,7 @@ class Run:
                     time.sleep(0.001)
                 with self.held() as stub:
                     found.append([stub.pc(cpu) for cpu in range(self.machine.smp)])
-                    came_from.append([stub.control_register(cpu, TRAPPED_PC[self.machine.arch]) for cpu in range(self.machine.smp)])
+                    came_from.append([stub.control_register(cpu, self.machine.isa.trapped_pc) for cpu in range(self.machine.smp)])
         except (Stopped, *HOST):
             return [], []
         return found, came_from

@@ -30,16 +30,17 @@ from typing import Any
 
 from rich.console import Console
 
-from grading.elf.elf import OBJDUMP, Kernel
+from grading.elf.elf import Kernel
 from grading.machine.machine import ended_by_signals
 from grading.report import report, side_by_side
 from grading.selftest import soak, wrong
 from grading.selftest.edits import Unusable
 from grading.selftest.mutations import Mutant, mutants
 from grading.selftest.soak import digest, harness
-from grading.session import rubric, session
+from grading.session import rubric
 from grading.verdict import Verdict
-from qemu.machine import ARCHES, ROOT
+from qemu.isa import ARCHES, ISAS
+from qemu.machine import ROOT
 
 FOLDER = ROOT / "build/mutants"
 CAUGHT, NAMED = 95, 80  # least percentages: of all mutants; of the caught mutants
@@ -115,7 +116,7 @@ class ScratchTree:
         if self.make(target).returncode:
             return ""
         stripped = self.path / "build/stripped"
-        tool = "objcopy" if host else OBJDUMP[self.arch].replace("objdump", "objcopy")
+        tool = "objcopy" if host else f"{ISAS[self.arch].cross}objcopy"
         subprocess.run([tool, "--strip-debug", "--discard-locals", self.path / target, stripped], check=True)
         return hashlib.sha256(stripped.read_bytes()).hexdigest()
 

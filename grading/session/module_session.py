@@ -8,9 +8,8 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 from grading.elf.elf import Kernel, Site
-from grading.elf.insn import Way
 from grading.elf.link import PAGE
-from grading.elf.module import LINK, TRAMPOLINE, Module, ModuleFile
+from grading.elf.module import TRAMPOLINE, Module, ModuleFile
 from grading.evidence.evidence import Coming, Complaint, Filter, Going, Held, Loaded, Overwritten, Phase, Redirected, Visit
 from grading.machine.hold import interleaved
 from grading.machine.machine import Run
@@ -20,6 +19,7 @@ from grading.stimulus import seeded
 from grading.stimulus.schedules import LINE_INSNS
 from grading.text.trace_text import parse
 from grading.truth import truth
+from qemu.isa.common import Way
 
 NEAR, FAR = 1 << 20, 256 << 20  # a module this far from the stubs is in reach; a module this far from KERNEL_BASE is out of reach
 SCHEDULED = KERNEL_BASE + FAR  # where a module of the schedules is; other modules are further away
@@ -391,7 +391,7 @@ class ModuleSession(Session):
         module, after = loaded.module, b""
         first, last = module.trampoline(0), module.trampoline(module.stubs)
         targets = [first - 4, first + 4, last, module.functions[0].start]
-        self._overwrite(machine, loaded, {site: self._kernel.isa.call(site.address, target, LINK[self._kernel.arch])
+        self._overwrite(machine, loaded, {site: self._kernel.isa.call(site.address, target, self._kernel.link_register)
                                           for site, target in zip(self._chosen(module, len(targets), rng), targets)})
         with interleaved(machine) as cpus:
             cpus.begin(f"rmmod {module.name}")

@@ -59,7 +59,7 @@ def spoil(kernel: Kernel, seed: int, smp: int) -> Spoilt:
     site = rng.choice([s for s in kernel.sites if s.function.name in workload.FUNCTIONS])
     word = kernel.isa.idle(rng.randrange(1 << 30))
     if smp > 1:
-        word = kernel.isa.call(site.address, kernel.symbol("ftrace_stub"), checks.link_register(kernel))
+        word = kernel.isa.call(site.address, kernel.symbol("ftrace_stub"), kernel.link_register)
     return Spoilt(site, word, rng.getrandbits(64))
 
 

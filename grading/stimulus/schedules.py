@@ -29,7 +29,7 @@ from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from itertools import takewhile
 
-from grading.elf.elf import OBJDUMP, Kernel
+from grading.elf.elf import Kernel
 from grading.machine.hold import INSNS, Cpus, interleaved
 from grading.machine.machine import Run
 from grading.machine.observer import Config, Kind, Record
@@ -43,8 +43,6 @@ CHANGER, CALLER = 0, 1  # the CPUs of A and of B
 KERNEL_BASE = 0xFFFFFFFF80000000
 LINE_INSNS = 400_000_000  # instructions for a command of the shell
 CALL_INSNS = 5_000_000  # instructions for a call, and the sleep of the thread that makes it
-STORES = {"riscv64": ("sb", "sh", "sw", "sd", "sc.", "amo", "fence"),
-          "arm64": ("str", "stp", "stur", "stlr", "stx", "stlx", "dmb", "dsb", "ic", "dc", "cas", "swp")}
 OWN_FRAME = re.compile(r"\(sp\)|\(s0\)|\[sp\b|\[x29\b")  # an access of the function's own stack frame, which no other CPU reads
 EACH_INSNS, EACH_SECONDS = 50_000_000, 4.0  # a boot's limits grow by this with each schedule: several times what a schedule takes
 AGAIN = 2  # so many executions of an instruction in a loop are steps: later iterations are like the second one
@@ -107,13 +105,13 @@ def stepping(kernel: Kernel, sources: Iterable[str], also: tuple[str, ...] = ())
     """The name of each step, by its address: the instructions of these files whose effect other CPUs can see, and the grace period.
     `also`: prefixes of further instructions."""
     code = kernel.code_of(*sources)
-    text = subprocess.run([OBJDUMP[kernel.arch], "-d", "--no-show-raw-insn", "-j", ".text", f"--start-address={min(code)[0]:#x}",
+    text = subprocess.run([f"{kernel.isa.cross}objdump", "-d", "--no-show-raw-insn", "-j", ".text", f"--start-address={min(code)[0]:#x}",
                            f"--stop-address={max(code)[1]:#x}", str(kernel.path)], capture_output=True, text=True, check=True).stdout
     found, before = {}, ""
     for line in re.finditer(r"^ *([0-9a-f]{16}):\s+(\S+)(.*)$", text, re.M):
         address = int(line[1], 16)
         again = line[3] == before  # arch_sync_line() stores a word that was just loaded from the same place
-        if line[2].startswith((*STORES[kernel.arch], *also)) and not again and not OWN_FRAME.search(line[3]) and any(lo <= address < hi for lo, hi in code):
+        if line[2].startswith((*kernel.isa.stores, *also)) and not again and not OWN_FRAME.search(line[3]) and any(lo <= address < hi for lo, hi in code):
             found[address] = kernel.name_at(address)
         before = line[3]
     grace = kernel.symbol("synchronize_sched")

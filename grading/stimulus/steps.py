@@ -15,10 +15,7 @@ from grading.machine.machine import Run
 from grading.truth.truth import PATTERN_BACK, PATTERN_CALL
 
 MOST = 1000  # steps of one call; a call that takes more does not return
-PC = 32
-# Register numbers of the debugger's stub: sp, and the registers that the tracer must not change.
-SP = {"riscv64": 2, "arm64": 31}
-RESERVED = {"riscv64": {3: "gp", 4: "tp"}, "arm64": {18: "x18"}}
+PC = 32  # the stub's number; other registers have the instructions' numbers
 UNALIGNED, TOUCHED = "stack-not-aligned", "reserved-register-touched"
 
 
@@ -37,7 +34,7 @@ class _Call:
 
     def __init__(self, kernel: Kernel, stub: Stub, seen: Steps, traced: bool) -> None:
         self._kernel, self._stub, self._seen, self._traced = kernel, stub, seen, traced
-        self._sp = SP[kernel.arch]
+        self._sp = kernel.isa.sp
         self._own = (kernel.symbol("__ftrace_text_start"), kernel.symbol("__ftrace_text_end"))
 
     def run(self) -> bool:
@@ -57,9 +54,9 @@ class _Call:
     def _look(self, before: list[int], now: list[int]) -> None:
         if now[self._sp] % 16:
             self._found(before, UNALIGNED, f"makes sp {now[self._sp]:#x}, which is not a multiple of 16")
-        for number, name in RESERVED[self._kernel.arch].items():
+        for number in self._kernel.isa.reserved:
             if now[number] != before[number]:
-                self._found(before, TOUCHED, f"changes {name}, which the tracer must not change")
+                self._found(before, TOUCHED, f"changes {self._kernel.isa.names[number]}, which the tracer must not change")
 
     def _found(self, before: list[int], mistake: str, what: str) -> None:
         if not self._seen.why:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import unittest
 
-from grading.elf.insn import ARM64, RISCV64, Isa
+from qemu.isa import ARM64, RISCV64, Isa
 from grading.tests.test_registers import HandMade
 
 BASE = 0xFFFFFFFF80001000

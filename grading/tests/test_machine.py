@@ -20,14 +20,16 @@ from unittest import mock
 from grading.elf.elf import Kernel
 from grading.machine.console import GuestConsole
 from grading.machine.gdbstub import Stub
-from grading.machine.machine import ADDRESSES, LONGEST, Run, _entry
+from grading.machine.machine import ADDRESSES, LONGEST, Run
 from grading.machine.observer import Kind
 from grading.report import report
 from grading.session import rubric
 from grading.session.session import KERNEL_BASE, machine_of, text_alias
 from grading.tests import mutants, tiny
 from grading.verdict import Stopped, Verdict
-from qemu.machine import AFTER_FIRMWARE, ARCHES, MIB, RAM_BASE, ROOT
+from qemu.isa import ARCHES, ISAS, RISCV64
+from qemu.isa.common import MIB
+from qemu.machine import ROOT
 from qemu.reason import Reason
 
 LOGS = ROOT / "build/tests/machine"
@@ -165,7 +167,7 @@ class Ends(unittest.TestCase):
         """riscv64: CPU 0 has left the firmware before another hart executes anything."""
         machine = replace(tiny.machine("riscv64", "LIVE"), smp=2)
         with Run(machine, LOGS / "riscv64-first.log", stopped=True) as run_, run_.held() as stub:
-            self.assertEqual([stub.pc(cpu) for cpu in range(2)], [AFTER_FIRMWARE, 0x1000])
+            self.assertEqual([stub.pc(cpu) for cpu in range(2)], [RISCV64.after_firmware, 0x1000])
 
     def test_the_clock_does_not_go_back(self) -> None:
         """A wait of ten seconds is in schedstat only when it is over; until then the clock has counted it."""
@@ -404,7 +406,7 @@ class Anywhere(unittest.TestCase):
                         self.assertEqual(stub.read(address, 512), b"")
 
     def test_text_that_can_only_be_executed_is_mapped(self) -> None:
-        self.assertEqual(_entry("riscv64", 0x80200000 >> 2 | 0b1001, 4096), (True, True, 0x80200000))
+        self.assertEqual(RISCV64.table_entry(0x80200000 >> 2 | 0b1001, True), (True, True, False, 0x80200000))
 
     def test_page_tables_that_are_garbage_lead_nowhere(self) -> None:
         for arch in ARCHES:
@@ -423,7 +425,7 @@ class Anywhere(unittest.TestCase):
     def test_what_the_page_tables_let_the_kernel_write(self) -> None:
         """One more entry maps a GiB of memory with text in it, writable or not."""
         for arch in ARCHES:
-            base = RAM_BASE[arch]
+            base = ISAS[arch].ram
             leaves = {"riscv64": (base >> 2 | 0xCB, base >> 2 | 0xCF), "arm64": (base | 0x781, base | 0x701)}[arch]
             with self.subTest(arch=arch), self.boot(arch) as machine:
                 machine.console.wait_ready(60)
@@ -438,7 +440,7 @@ class Anywhere(unittest.TestCase):
                 machine.write(at, bytes(8))
 
     def test_page_tables_without_end_are_a_fail(self) -> None:
-        base = RAM_BASE["riscv64"]
+        base = RISCV64.ram
 
         def table(at: int, size: int) -> bytes:
             return b"".join((base + word % 30000 * 4096 >> 2 | 1).to_bytes(8, "little") for word in range(at // 8, (at + size) // 8))

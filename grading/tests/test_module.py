@@ -8,7 +8,7 @@ import unittest
 from pathlib import Path
 
 from grading.elf.elf import Kernel
-from grading.elf.insn import ARM64, RISCV64, Isa
+from qemu.isa import ARM64, RISCV64, Isa
 from grading.elf.link import PAGE
 from grading.elf.module import Module
 from grading.machine.machine import Run

@@ -14,16 +14,16 @@ from elftools.elf.elffile import ELFFile  # type: ignore[import]
 from grading.checks import integrity, module_checks
 from grading.checks.checks import rest_text
 from grading.elf.elf import Function, Kernel, Site
-from grading.elf.insn import Way, Words
+from qemu.isa import ISAS
+from qemu.isa.common import Way, Words
 from grading.elf.link import PAGE, Layout
-from grading.elf.module import LINK, TRAMPOLINE, Module
+from grading.elf.module import TRAMPOLINE, Module
 from grading.evidence.evidence import Evidence, Loaded, Overwritten, Redirected
 from grading.evidence.finding import Finding
 from grading.machine.observer import Kind
 from grading.session.module_session import INSIDE
 from grading.session.rubric import checks_of
 from grading.tests.test_registers import HandMade, record
-from grading.tests.tiny import CROSS
 from grading.truth.truth import TRAMPOLINE_ENCODER, TRAMPOLINE_READER, TRAMPOLINE_WORDS
 from grading.verdict import Stopped
 from qemu.machine import ARCHES
@@ -68,7 +68,7 @@ class HandMadeModule(unittest.TestCase):
         self.assertEqual(found.mistake, mistake)
 
     def call(self, e: Evidence, module: Module, site: Site, trampoline: int = 0) -> int:
-        return e.kernel.isa.call(site.address, module.trampoline(trampoline), LINK[e.arch])
+        return e.kernel.isa.call(site.address, module.trampoline(trampoline), e.kernel.link_register)
 
 
 class Text(HandMadeModule):
@@ -314,7 +314,7 @@ class Linked(unittest.TestCase):
 
     def layout(self, arch: str, folder: Path, source: str) -> Layout:
         (folder / "m.s").write_text(f"{source}\n")
-        subprocess.run([f"{CROSS[arch]}as", "-o", folder / "m.ko", folder / "m.s"], check=True)
+        subprocess.run([f"{ISAS[arch].cross}as", "-o", folder / "m.ko", folder / "m.s"], check=True)
         kernel = HandMade(arch, "entry")
         kernel.symbols |= {"outside": BASE + 0x40000, "small": 0x12345FF0}
         return Layout(folder / "m.ko", kernel)
@@ -325,7 +325,7 @@ class Linked(unittest.TestCase):
                 with tempfile.TemporaryDirectory(prefix="callsite-test-") as name:
                     folder, end = Path(name), base + 2 * PAGE
                     layout = self.layout(arch, folder, SOURCE[arch].replace("back:", "\t.text\n\t.globl back, ahead\nback:") + DATA)
-                    subprocess.run([f"{CROSS[arch]}ld", "--no-relax", f"-Ttext={base:#x}", f"--section-start=.rodata={end:#x}", f"-Tdata={end + PAGE:#x}",
+                    subprocess.run([f"{ISAS[arch].cross}ld", "--no-relax", f"-Ttext={base:#x}", f"--section-start=.rodata={end:#x}", f"-Tdata={end + PAGE:#x}",
                                     f"--defsym=outside={BASE + 0x40000:#x}", "--defsym=small=0x12345ff0", "-e", "0", "-o", folder / "m.elf", folder / "m.ko"], check=True)
                     with (folder / "m.elf").open("rb") as file:
                         want = ELFFile(file).get_section_by_name(".text").data()

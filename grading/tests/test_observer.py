@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import unittest
 
-from grading.checks.registers import NAMES
 from grading.machine import observer
 from grading.machine.machine import Run
 from grading.machine.observer import Kind, Record, decoded, saved
 from grading.tests import tiny
 from grading.truth.truth import KEPT_NOTHING
 from grading.verdict import Stopped, Verdict
-from qemu.machine import ARCHES, ROOT
+from qemu.isa import ARCHES, ISAS
+from qemu.machine import ROOT
 
 LOGS = ROOT / "build/tests/observer"
 CHANGED, LINK = {"riscv64": "s2", "arm64": "x20"}, {"riscv64": "t0", "arm64": "x30"}  # by the kernels' `change`; of a call of it
@@ -47,7 +47,7 @@ class Observed(unittest.TestCase):
         return found
 
     def names(self, arch: str, mask: int) -> set[str]:
-        return {name for n, name in enumerate(NAMES[arch]) if mask >> n & 1}
+        return {name for n, name in enumerate(ISAS[arch].names) if mask >> n & 1}
 
 
 class Registers(Observed):
@@ -59,7 +59,7 @@ class Registers(Observed):
     def test_the_mask_of_interrupts_and_who_runs_where_are_registers_too(self) -> None:
         self.on_both("registers", "site unmasked_site", "body unmasked_site+4")
         for arch in ARCHES:
-            self.assertEqual(self.names(arch, self.at(arch, "unmasked_site+4", Kind.BODY).v[0]), {*NAMES[arch][32:], LINK[arch]})
+            self.assertEqual(self.names(arch, self.at(arch, "unmasked_site+4", Kind.BODY).v[0]), {*ISAS[arch].names[32:], LINK[arch]})
 
     def test_what_an_exception_changes_and_gives_back_is_not_told(self) -> None:
         """A call that the exception's handler makes is compared at its own level."""

@@ -9,15 +9,16 @@ import unittest
 from typing import Any
 
 from grading.checks import order
-from grading.checks.checks import Check, _completes
-from grading.checks.order import LOADS, STORES, acquires, orders, releases
+from grading.checks.checks import Check
 from grading.checks.shadow import Stack, whole
 from grading.elf.elf import Kernel
 from grading.evidence.evidence import Evidence
 from grading.session import rubric
 from grading.tests import mutants
 from grading.truth import truth
-from qemu.machine import ARCHES, ROOT
+from qemu.isa import ARCHES, ARM64, ISAS
+from qemu.isa.common import LOADS, STORES
+from qemu.machine import ROOT
 
 BOTH = STORES | LOADS
 BARRIERS = {
@@ -41,19 +42,19 @@ class BarrierWords(unittest.TestCase):
         for arch, words in BARRIERS.items():
             for word, kinds in words.items():
                 with self.subTest(arch=arch, word=f"{word:08x}"):
-                    self.assertEqual({k for k in (STORES, LOADS, BOTH) if orders(arch, word, k)}, kinds)
+                    self.assertEqual({k for k in (STORES, LOADS, BOTH) if ISAS[arch].orders(word, k)}, kinds)
 
     def test_which_stores_release_and_which_loads_acquire(self) -> None:
-        for is_one, table in ((releases, RELEASES), (acquires, ACQUIRES)):
+        for is_one, table in (("releases", RELEASES), ("acquires", ACQUIRES)):
             for arch, words in table.items():
                 for word, does in words.items():
                     with self.subTest(arch=arch, word=f"{word:08x}"):
-                        self.assertEqual(is_one(arch, word), does)
+                        self.assertEqual(getattr(ISAS[arch], is_one)(word), does)
 
 
     def test_which_barriers_wait_for_cache_maintenance(self) -> None:
         """dsb sy and ish; not dsb nsh, ishld, ishst, not dmb ish, not isb."""
-        found = [word for word in (0xD5033F9F, 0xD5033B9F, 0xD503379F, 0xD503399F, 0xD5033A9F, 0xD5033BBF, 0xD5033FDF) if _completes(word)]
+        found = [word for word in (0xD5033F9F, 0xD5033B9F, 0xD503379F, 0xD503399F, 0xD5033A9F, 0xD5033BBF, 0xD5033FDF) if ARM64.completes(word)]
         self.assertEqual(found, [0xD5033F9F, 0xD5033B9F])
 
 
@@ -108,7 +109,7 @@ class Barriers(unittest.TestCase):
 
     def barriers(self, kernel: Kernel) -> list[list[int]]:
         found = [a for lo, hi in truth.ordered_code(kernel) for a in range(lo, hi, 4)
-                 if any(orders(kernel.arch, kernel.word(a), kind) for kind in (STORES, LOADS))]
+                 if any(kernel.isa.orders(kernel.word(a), kind) for kind in (STORES, LOADS))]
         copies = [a for a in found if kernel.name_at(a).startswith(COPIED)]
         return [[a] for a in found if not kernel.name_at(a).startswith(COPIED)] + [copies] * bool(copies)
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from grading.checks.probe_schedules import PATCH, patches_under_schedules, probes_under_schedules
 from grading.elf.elf import Function, Site
-from grading.elf.insn import ISAS
+from qemu.isa import ISAS
 from grading.evidence.evidence import Evidence
 from grading.evidence.finding import Finding
 from grading.machine.observer import Kind, Record
@@ -16,7 +16,7 @@ from grading.session import rubric
 from grading.stimulus.schedules import CALLED, CALLER, Change, Played, Schedule, ScheduleRun
 from grading.tests.test_registers import HandMade
 from grading.truth import probes
-from grading.truth.probes import AFTER, BEFORE, BREAK, NEW_SECOND, NEW_TRACED, SAID, SECOND
+from grading.truth.probes import AFTER, BEFORE, NEW_SECOND, NEW_TRACED, SAID, SECOND
 from grading.truth.truth import Call
 from qemu.machine import ARCHES
 
@@ -149,7 +149,7 @@ class Insns(HandMadeBoot):
         for arch in ARCHES:
             kernel, at, site = ProbeKernel(arch), AT["probe_steps"] + 8, AT["probe_steps"] + 4
             under, call = kernel.word(at), kernel.isa.call(site, AT["caller"], {"riscv64": 5, "arm64": 30}[arch])
-            for asked, there, told, right in ((at, BREAK[arch], under, True), (at, BREAK[arch], BREAK[arch], False), (site, call, call, True), (site, call, kernel.isa.nop, False)):
+            for asked, there, told, right in ((at, ISAS[arch].brk, under, True), (at, ISAS[arch].brk, ISAS[arch].brk, False), (site, call, call, True), (site, call, kernel.isa.nop, False)):
                 self.log = []
                 self.said(probes.INSN, asked, told | there << 32)
                 found = checks.insns(self.evidence(arch, "steps"))
@@ -160,7 +160,7 @@ class Nested(HandMadeBoot):
     def way(self, number: int, arch: str, ran: tuple[int, int] = (2, 2), missed: tuple[int, ...] = (0, 1), copies: int = 3, breaks: int = 3) -> None:
         at = AT["probe_inner"] + 8
         self.said(probes.NESTED, number)
-        for addr, times, value, word in ((at, breaks, 0, BREAK[arch]), (AT[BEFORE], ran[0], 1, 0), (SLOTS, copies, 0, ProbeKernel(arch).word(at)), (AT[AFTER], ran[1], 1, 0)):
+        for addr, times, value, word in ((at, breaks, 0, ISAS[arch].brk), (AT[BEFORE], ran[0], 1, 0), (SLOTS, copies, 0, ProbeKernel(arch).word(at)), (AT[AFTER], ran[1], 1, 0)):
             for _ in range(times):
                 self.hit(addr, value, word=word)
         for count in missed:
@@ -238,7 +238,7 @@ class Slots(HandMadeBoot):
 
     def test_words_that_are_right_are_not_written(self) -> None:
         for arch in ARCHES:
-            ebreak, copy = BREAK[arch], 0x1234567
+            ebreak, copy = ISAS[arch].brk, 0x1234567
             self.right(self.stored(arch, (0, copy), (1, ebreak)))  # a new slot
             self.right(self.stored(arch, (0, copy), (1, 5), (0, copy), (1, ebreak)))  # a post handler comes
             self.right(self.stored(arch, (0, copy), (1, ebreak), (2, ebreak), (3, 5)))  # of another slot
@@ -309,7 +309,7 @@ class Schedules(HandMadeBoot):
 
     def judged(self, change: Change, words: str, arch: str = "riscv64") -> tuple[Finding | None, Finding | None]:
         kernel, at, self.log = ProbeKernel(arch), AT[CALLED] + 8, []
-        e, calls, breakpoint = self.evidence(arch, "steps"), list[Call](), BREAK[arch]
+        e, calls, breakpoint = self.evidence(arch, "steps"), list[Call](), ISAS[arch].brk
         for word in words.split():
             if word == "call":
                 calls.append(Call(self.hit(0), CALLER, 7, 0, Site(AT[CALLED] + 4, Function(CALLED, AT[CALLED], AT[CALLED] + SIZE), 0, 0), 1))

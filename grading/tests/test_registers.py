@@ -11,9 +11,8 @@ from unittest import mock
 
 from grading.checks import checks, entry, integrity, registers, seen
 from grading.checks.graph_checks import registers_given_back
-from grading.checks.registers import NAMES
 from grading.elf.elf import Function, Kernel, Site
-from grading.elf.insn import ARM64, ISAS
+from qemu.isa import ARM64, ISAS
 from grading.evidence.evidence import Evidence, Phase, Filter, Spoilt
 from grading.evidence.finding import Finding
 from grading.machine.observer import Kind, Record
@@ -77,7 +76,7 @@ class Kept(RecordedCalls):
 
     def test_of_a_patched_return_too(self) -> None:
         for arch in ARCHES:
-            bits = {name: 1 << n for n, name in enumerate(registers.NAMES[arch])}
+            bits = {name: 1 << n for n, name in enumerate(ISAS[arch].names)}
             saved, second = ("s11", "a1") if arch == "riscv64" else ("x28", "x1")
             self.assertIsNone(registers.found_as_left(self.evidence(arch, self.call(mask=bits[self.link[arch]]))))
             self.assert_finding(registers.found_as_left(self.evidence(arch, self.call(mask=bits[saved]))), f"after its call site {saved}")
@@ -95,16 +94,16 @@ class Kept(RecordedCalls):
     def test_each_register_that_must_survive_is_told_by_name(self) -> None:
         for arch in ARCHES:
             for self.hook in ("entry", "mcount"):
-                for n, name in enumerate(NAMES[arch]):
+                for n, name in enumerate(ISAS[arch].names):
                     found = registers.kept(self.evidence(arch), self.call(mask=1 << n))
                     if name in self.free[arch] or self.hook == "mcount" and name == self.link[arch]:
                         self.assertIsNone(found, f"{arch}, {self.hook}: {name}")
                     else:
-                        self.assert_finding(found, f"its call site {name} was not what it had been", registers.mistake_of(arch, n))
+                        self.assert_finding(found, f"its call site {name} was not what it had been", registers.mistake_of(ISAS[arch], n))
 
     def test_the_mistake_follows_from_the_register(self) -> None:
         for arch, names in (("riscv64", "sp s0 gp ra a7 t2 s1"), ("arm64", "sp x29 x18 x30 x8 x0 x19")):
-            self.assertEqual([registers.mistake_of(arch, NAMES[arch].index(name)) for name in names.split()],
+            self.assertEqual([registers.mistake_of(ISAS[arch], ISAS[arch].names.index(name)) for name in names.split()],
                              ["stack-not-given-back", "frame-pointer-lost", "reserved-register-touched", "return-address-lost",
                               "argument-clobbered", "argument-clobbered", "saved-register-lost"])
 
@@ -197,10 +196,9 @@ class Seen(RecordedCalls):
 
     def regs(self, arch: str, site: int = TEXT + 4, **changed: int) -> tuple[int, ...]:
         words = [*self.ARGUMENTS, *[0] * 8]
-        for at, value in ((entry.SEEN_SP, SP), (entry.SEEN_PC, site + 4), (entry.SEEN_FP, FP), (entry.SEEN_LINK, PARENT)):
-            words[at[arch]] = value
-        for name, value in changed.items():
-            words[{"sp": entry.SEEN_SP, "pc": entry.SEEN_PC, "fp": entry.SEEN_FP, "link": entry.SEEN_LINK}[name][arch]] = value
+        right = {"sp": SP, "pc": site + 4, "fp": FP, "link": PARENT}
+        for at, value in zip(ISAS[arch].regs, (right | changed).values()):
+            words[at] = value
         return tuple(words)
 
     def callback(self, arch: str, *v: int, walk: tuple[int, ...] = (), site: int = TEXT + 4, **changed: int) -> Record:
@@ -225,7 +223,7 @@ class Seen(RecordedCalls):
             for n in range(8):
                 received = tuple(value + (i == n) for i, value in enumerate(self.ARGUMENTS))
                 self.assert_finding(self.seen(arch, arguments=received), f"regs->arg[{n}] was {100 + n:#x}, and the caller had passed {101 + n:#x}")
-                self.assertIsNone(self.seen(arch, 1 << registers.ARGUMENTS[arch][n], received))
+                self.assertIsNone(self.seen(arch, 1 << ISAS[arch].arguments[n], received))
 
     def test_what_handlers_of_entry_and_return_are_given(self) -> None:
         for arch in ARCHES:
@@ -260,7 +258,7 @@ class Seen(RecordedCalls):
     def entries(self, arch: str, **second: Any) -> Evidence:
         """The three calls of entry_traced; in the second the function found every argument changed."""
         site, flipped = FUNCTIONS[1].start + 4, tuple(~value & entry.MASK for value in self.ARGUMENTS)
-        changed: dict[str, Any] = {"mask": registers._mask(list(registers.ARGUMENTS[arch])[:8]), "arguments": flipped, "link": FUNCTIONS[4].start} | second
+        changed: dict[str, Any] = {"mask": registers._mask(ISAS[arch].arguments[:8]), "arguments": flipped, "link": FUNCTIONS[4].start} | second
         tracer, skipper = ([self.callback(arch, site=site)._replace(addr=FUNCTIONS[n].start)] for n in (8, 9))
         e = self.evidence(arch, self.call("entry_traced", callbacks=tracer), self.call("entry_traced", callbacks=tracer, **changed),
                           self.call("entry_traced", callbacks=skipper, at=FUNCTIONS[5].start))
@@ -277,7 +275,7 @@ class Seen(RecordedCalls):
             self.assert_finding(entry.registers_changed(self.entries(arch, link=PARENT)), "and not to the changed link", "change-not-loaded-back")
             self.assert_finding(entry.registers_changed(self.entries(arch, link=1)), "and not to the changed link", "return-address-lost")
             saved = "s1" if arch == "riscv64" else "x19"
-            found = entry.registers_changed(self.entries(arch, mask=1 << NAMES[arch].index(saved)))
+            found = entry.registers_changed(self.entries(arch, mask=1 << ISAS[arch].names.index(saved)))
             self.assert_finding(found, f"did not find {saved} as its caller had left it", "saved-register-lost")
             self.assert_finding(entry.registers_changed(self.entries(arch, mask=None)), "did not run")
 

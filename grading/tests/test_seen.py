@@ -12,7 +12,7 @@ from unittest import mock
 from grading.checks import checks, integrity, seen
 from grading.checks.seen import Amount, Coverage
 from grading.elf.elf import Kernel
-from grading.elf.insn import ISAS
+from qemu.isa import ISAS
 from grading.evidence.evidence import Evidence, Phase
 from grading.evidence.finding import Defect, Finding
 from grading.report import report

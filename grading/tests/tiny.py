@@ -9,9 +9,9 @@ from functools import lru_cache
 from pathlib import Path
 
 from grading.machine.observer import Config
-from qemu.machine import RAM_BASE, ROOT, Machine
+from qemu.isa import ISAS, RISCV64
+from qemu.machine import ROOT, Machine
 
-CROSS = {"riscv64": "riscv64-linux-gnu-", "arm64": "aarch64-linux-gnu-"}
 FLAGS: dict[str, list[str]] = {"riscv64": ["-march=rv64ima_zicsr_zifencei", "-mabi=lp64", "-mno-relax"], "arm64": []}
 
 
@@ -24,10 +24,10 @@ def build(arch: str, part: str) -> Path:
     source = ROOT / f"grading/tests/kernels/{arch}.S"
     with tempfile.TemporaryDirectory(dir=out) as scratch:
         elf, image = Path(scratch, f"{arch}-{part}.elf"), Path(scratch, f"{arch}-{part}.img")
-        subprocess.run([f"{CROSS[arch]}gcc", *FLAGS[arch], "-nostdlib", "-static", "-no-pie", f"-DPART_{part}",
-                        f"-Wl,-Ttext={RAM_BASE[arch] + 0x200000:#x},--build-id=none,-e,_start", "-o", str(elf), str(source)],
+        subprocess.run([f"{ISAS[arch].cross}gcc", *FLAGS[arch], "-nostdlib", "-static", "-no-pie", f"-DPART_{part}",
+                        f"-Wl,-Ttext={ISAS[arch].ram + 0x200000:#x},--build-id=none,-e,_start", "-o", str(elf), str(source)],
                        check=True)
-        subprocess.run([f"{CROSS[arch]}objcopy", "-O", "binary", "-j", ".text", str(elf), str(image)], check=True)
+        subprocess.run([f"{ISAS[arch].cross}objcopy", "-O", "binary", "-j", ".text", str(elf), str(image)], check=True)
         for file in (elf, image):
             os.replace(file, out / file.name)
     return out / image.name
@@ -36,7 +36,7 @@ def build(arch: str, part: str) -> Path:
 @lru_cache(maxsize=None)
 def symbols(arch: str, part: str) -> dict[str, int]:
     elf = build(arch, part).with_suffix(".elf")
-    lines = subprocess.run([f"{CROSS[arch]}nm", str(elf)], check=True, capture_output=True, text=True).stdout
+    lines = subprocess.run([f"{ISAS[arch].cross}nm", str(elf)], check=True, capture_output=True, text=True).stdout
     return {name: int(address, 16) for address, _, name in (line.split() for line in lines.splitlines())}
 
 
@@ -51,7 +51,7 @@ def config(arch: str, part: str, *lines: str) -> Config:
     made = Config(image=build(arch, part).read_bytes()[:size])
     made.add("start", start)
     made.add("text", start, start, size)
-    made.add("firmware", RAM_BASE["riscv64"], start if arch == "riscv64" else RAM_BASE["riscv64"])
+    made.add("firmware", RISCV64.ram, start if arch == "riscv64" else RISCV64.ram)
     for role, *operands in map(str.split, lines):
         places = (o.partition("+") for o in operands)
         made.add(role, *(s[name] + int(offset or 0) if name in s else int(name) for name, _, offset in places))

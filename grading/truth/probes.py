@@ -12,11 +12,10 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from functools import cache
 
-from grading.elf.elf import OBJDUMP, Kernel
+from grading.elf.elf import Kernel
 from grading.machine.observer import Config, Record
 from grading.truth import returns
 
-BREAK = {"riscv64": 0x00100073, "arm64": 0xD420A000}
 SLOTS = 256
 BEFORE, AFTER, SAID = "probe_before", "probe_after", "probe_said"
 CALL, RESULT, COUNTS, STALE, RETURN, KRETPROBE, PATCH, REFUSED, NESTED, TRAP, TRAPPED, INSN, INSTANCE, MASKED, LONG = range(15)  # enum said
@@ -61,32 +60,17 @@ def body(kernel: Kernel, function: str) -> int:
     return next((s.address + 4 for s in kernel.sites if s.function.name == function), 0)
 
 
-def depends_on_pc(arch: str, word: int) -> bool:
-    """Is it a branch, a jump, a return, or an instruction that adds to pc? Any other does the same in a slot."""
-    if arch == "riscv64":
-        return word & 0x7F in (0x17, 0x63, 0x67, 0x6F)
-    return (word & 0x1F000000 == 0x10000000 or word & 0x7C000000 == 0x14000000 or word & 0x7C000000 == 0x34000000
-            or word & 0xFF000000 == 0x54000000 or word & 0xFE000000 == 0xD6000000)
-
-
-def _plain(arch: str, word: int) -> bool:
-    """May it be probed wherever it is? It is no atomic or exclusive access, no fence and no system instruction, and sets neither sp nor tp by a jump."""
-    if arch == "riscv64":
-        return word & 0x7F not in (0x73, 0x2F, 0x0F) and not (depends_on_pc(arch, word) and word >> 7 & 31 in (2, 4))
-    return word >> 24 != 0xD5 and word & 0x3F000000 != 0x08000000
-
-
 @cache
 def entered_with(kernel: Kernel, function: str) -> list[int]:
     """The instructions that are executed once in each call: from the second one after the call site to the first jump or the first target of one."""
     start, end = kernel.extent(function)
     site = next(s.address for s in kernel.sites if s.function.name == function)
-    out = subprocess.run([OBJDUMP[kernel.arch], "-d", "--no-show-raw-insn", f"--start-address={start:#x}", f"--stop-address={end:#x}", str(kernel.path)],
+    out = subprocess.run([f"{kernel.isa.cross}objdump", "-d", "--no-show-raw-insn", f"--start-address={start:#x}", f"--stop-address={end:#x}", str(kernel.path)],
                          capture_output=True, text=True, check=True).stdout
     targets = {start + int(offset, 16) for offset in re.findall(rf"<{re.escape(function)}\+0x([0-9a-f]+)>", out)}
     found = list[int]()
     for address in range(site + 8, end, 4):
-        if address in targets or depends_on_pc(kernel.arch, kernel.word(address)) or not _plain(kernel.arch, kernel.word(address)):
+        if address in targets or kernel.isa.depends_on_pc(kernel.word(address)) or not kernel.isa.plain(kernel.word(address)):
             break
         found.append(address)
     return found
@@ -120,13 +104,13 @@ def permitted(kernel: Kernel, probed: Iterable[int], address: int, word: int) ->
         return False
     changed = {*own(kernel), *probed}
     if address in changed:
-        return word in (BREAK[kernel.arch], kernel.word(address))
+        return word in (kernel.isa.brk, kernel.word(address))
     if address not in slots(kernel):
         return False
     jump = kernel.isa.jump(address, word)
     if (address - slots(kernel).start) % 8 == 0:
-        return word == BREAK[kernel.arch] or word in {kernel.word(a) for a in changed}
-    return word == BREAK[kernel.arch] or bool(jump and jump[1] == 0 and jump[0] - 4 in changed)
+        return word == kernel.isa.brk or word in {kernel.word(a) for a in changed}
+    return word == kernel.isa.brk or bool(jump and jump[1] == 0 and jump[0] - 4 in changed)
 
 
 # ---- calls of probe_steps -----------------------------------------------------------------

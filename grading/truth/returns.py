@@ -15,7 +15,6 @@ from functools import cache
 from typing import TYPE_CHECKING
 
 from grading.elf.elf import Kernel, Site
-from grading.elf.insn import RISCV64
 from grading.machine.observer import Record
 
 if TYPE_CHECKING:
@@ -77,7 +76,7 @@ def _jumps(kernel: Kernel) -> dict[int, list[tuple[int, int]]]:
     before = 0
     for address, (word,) in enumerate(struct.iter_unpack("<I", kernel.text_bytes())):
         address = lo + 4 * address
-        jump = kernel.isa.jump(address, word) or kernel.arch == "riscv64" and RISCV64.far_call(address - 4, before, word)
+        jump = kernel.isa.any_jump(address, before, word)
         if jump and jump[0] in found:
             found[jump[0]].append((address, jump[1]))
         before = word

@@ -16,7 +16,7 @@ from grading.elf.elf import Kernel, Site
 from grading.elf.module import Module
 from grading.machine.observer import Config, Kind, Record
 from grading.truth import returns
-from qemu.machine import RAM_BASE, Machine
+from qemu.machine import Machine
 
 TRAMPOLINES = ("_mcount", "ftrace_caller")  # reached from call sites
 CALLBACKS = ("function_trace_call",)  # the first function of the tracer itself
@@ -44,7 +44,7 @@ ORDERED_CODE = ((("kern/ftrace/graph/fgraph_one.c", "kern/ftrace/graph/fgraph.c"
                 (("kern/ftrace/ops/ops.c", "kern/ftrace/core/hash.c"), ()), (("kern/ftrace/core/patch.c",), ()))
 # Variables that events load while another CPU may store into them.
 ORDERED_DATA = {"fgraph_stamp": 8, "fgraph_slots": 8, "fgraph_array": 128, "ftrace_graph_dead": 1}
-REGS_WORDS = {"riscv64": 14, "arm64": 14}  # of struct ftrace_regs
+REGS_WORDS = 14  # of struct ftrace_regs
 KEPT_NOTHING = (1 << 64) - 1  # as mask of changed registers: the observer had no earlier values to compare with
 
 
@@ -148,13 +148,13 @@ def stubs(kernel: Kernel) -> tuple[int, ...]:
 
 def vectors(kernel: Kernel) -> list[int]:
     table = kernel.symbol("exception_vector")
-    return [table] if kernel.arch == "riscv64" else [table + 0x80 * i for i in range(16)]
+    return [table + 0x80 * i for i in range(kernel.isa.vectors)]
 
 
 @cache
 def changing(kernel: Kernel) -> frozenset[int]:
     """The words of text, besides the call sites, that the kernel changes."""
-    beside = {s.address - 4 for s in kernel.sites} if (kernel.arch, kernel.hook) in (("riscv64", "mcount"), ("arm64", "entry")) else set()
+    beside = {s.address - 4 for s in kernel.sites if kernel.hook in kernel.isa.word_before}
     return frozenset({*beside, kernel.symbol("ftrace_call"), kernel.symbol("ftrace_graph_call")} - {0})
 
 
@@ -202,7 +202,7 @@ def ordered_code(kernel: Kernel) -> list[tuple[int, int]]:
 
 def _callbacks(kernel: Kernel) -> list[tuple[int, int, int]]:
     """The callbacks, as (address, number of words of memory to log, the argument that points to them or their address)."""
-    op, regs = kernel.symbol("function_trace_op"), REGS_WORDS[kernel.arch]
+    op, regs = kernel.symbol("function_trace_op"), REGS_WORDS
     if kernel.hook == "mcount":
         return [(kernel.symbol(n), 1, op) for n in (*CALLBACKS, PATTERN_TRACER)]
     ops = ("op_see", "op_add", "op_patch", "entry_tracer", "entry_counter", "entry_skipper")
@@ -218,8 +218,8 @@ def config(kernel: Kernel, machine: Machine, followed: tuple[str, ...] = returns
     c.add("start", start)
     c.add("text", lo, start, hi - lo)
     c.add("head", kernel.symbol("__irqentry_text_start") - lo)
-    if kernel.arch == "riscv64":
-        c.add("firmware", RAM_BASE[kernel.arch], start)
+    if kernel.isa.after_firmware:
+        c.add("firmware", kernel.isa.ram, start)
     places = returns.places(kernel, followed)
     watched = {"word": changing(kernel), "point": _always(kernel), "deref": _kept(kernel), "exit": places.exits, "vector": vectors(kernel),
                "home": {*places.homes, *map(kernel.symbol, HOMES)} - {0}}

@@ -41,7 +41,8 @@ from grading.verdict import Stopped, Verdict  # noqa: E402
 from kern.ftrace.tests.waiting import until  # noqa: E402
 from kern.tests import app_host  # noqa: E402
 from qemu.emulator import find  # noqa: E402
-from qemu.machine import ARCHES, FINISHED, RAM_BASE, ROOT, Machine, initrd_of  # noqa: E402
+from qemu.isa import ARCHES, ISAS  # noqa: E402
+from qemu.machine import FINISHED, ROOT, Machine, initrd_of  # noqa: E402
 
 LOGS = ROOT / os.environ.get("LOGS", "build/tests/qemu")
 # QEMU with a thread for each CPU fetches an instruction of riscv64 as two halves, so a CPU may execute half of a call that has just
@@ -969,7 +970,7 @@ def kernel_cases(arch: str) -> list[Case]:
     cases = [Case(f"boots on {n} CPUs", arch, smp=n, steps=[lies_at(), works(), works(n)]) for n in (1, 4, 8)]
     cases += cpu_cases(arch)
     cases += [Case(f"boots on {n} CPUs, HOOK=mcount", arch, "lab3", n, [works()]) for n in (1, 4)]
-    base = RAM_BASE[arch]
+    base = ISAS[arch].ram
     for at in (2 * MIB, 4 * MIB, 18 * MIB):
         cases.append(Case(f"boots through U-Boot at RAM + {at // MIB} MiB", arch, smp=2, steps=[lies_at(base + at), works()],
                           options={"uboot": True, "load": base + at, "memory": 256}))

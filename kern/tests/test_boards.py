@@ -13,7 +13,8 @@ from boot import card
 from kern.tests import board_trees, board_uboots
 from kern.tests.run_qemu import Step, prints, promises, shows
 from kern.tests.test_card import TYPES_BOOTI, TYPES_FIT, Booting, Case, cut, spoilt
-from qemu.emulator import GRADES, NAMES, Emulator, find, look
+from qemu.emulator import GRADES, Emulator, find, look
+from qemu.isa import ISAS
 from qemu.machine import ARCHES, BOARD_UBOOT, FETCHED, FINISHED, ROOT, Machine
 
 LOGS = ROOT / "build/tests/boards"
@@ -46,7 +47,7 @@ def cases(kernel: str, fit: str) -> dict[str, Case]:
 
 def board_qemu(arch: str, older_than: tuple[int, ...]) -> Emulator:
     """The newest QEMU of this host that is older than that."""
-    installed = shutil.which(NAMES[arch])
+    installed = shutil.which(ISAS[arch].emulator)
     fit = [qemu for qemu in (find(arch), *([look(Path(installed))] if installed else [])) if qemu.version < older_than]
     if not fit:
         raise unittest.SkipTest(f"sifive_u: {find(arch)} refuses SEND_CID to a card on SPI, and U-Boot waits for its answer without end")

@@ -17,7 +17,8 @@ from grading.machine.console import PROMPT
 from grading.machine.machine import Run
 from grading.verdict import Stopped
 from kern.tests.run_qemu import HANGS, Step, shows, works
-from qemu.machine import ARCHES, FINISHED, ROOT, UBOOT, Machine
+from qemu.isa import ARCHES, ISAS
+from qemu.machine import FINISHED, ROOT, Machine
 
 LOGS = ROOT / "build/tests/card"
 PAGE = ROOT / "docs/boards.md"
@@ -90,7 +91,7 @@ CASES = [
 
 def cases(arch: str) -> list[Case]:
     """The cases that this architecture's U-Boot can do."""
-    asks = ASKS_FOR_SCRIPT in UBOOT[arch].read_bytes()
+    asks = ASKS_FOR_SCRIPT in Path(ISAS[arch].uboot).read_bytes()
     return [case for case in CASES if (asks or case.name != "TFTP") and (arch == "riscv64" or case not in CASES[-2:])]
 
 

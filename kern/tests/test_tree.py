@@ -7,11 +7,14 @@ from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
-from qemu.machine import ARCHES, ROOT
+from qemu.isa import ARCHES, ARM64, RISCV64
+from qemu.machine import ROOT
 
 EMPTY = ("__init__.py", "error_log.txt", "set_event.txt")  # a package of Python's, and files that are empty on Linux too
 # Interrupt controllers; the text that riscv64's short jumps need; entries that one of the two has.
 ONE_ARCHITECTURE = {"aia.c", "bcm2836.c", "islands.S", "unexpected", "lost_lottery", "boot_lottery", "invalidate_tables", "read_affinity", "drop_to_el1"}
+# Of the classes in qemu/isa/.
+ONE_CLASS = {"far_call", "mov_x9_x30", "cleans", "invalidates", "invalidates_all", "completes"}
 PASTED = re.compile(r"TRACE_RESTS_|TRACE_(FIELD|MEMBER)_")  # names that another macro makes
 
 
@@ -60,6 +63,19 @@ class Tree(unittest.TestCase):
         """TABLE_ENTRY (kern/types.h) needs no call at boot, and lets more than one hook be there."""
         self.assertEqual([f"{path}: {line}" for path in product("kern") if path.suffix == ".h"
                           for line in re.findall(r"^extern .*\(\*\w+\)\(.*", (ROOT / path).read_text(), re.M)], [])
+
+    def test_few_python_files_name_an_architecture(self) -> None:
+        """They ask a class of qemu/isa/ for what is different."""
+        naming = [str(path) for path in product("*.py") if path.parts[:2] != ("qemu", "isa")
+                  and any(isinstance(node, ast.Constant) and node.value in ARCHES
+                          for node in ast.walk(ast.parse((ROOT / path).read_text())))]
+        self.assertLessEqual(len(naming), 10, naming)
+        self.assertIn("boot/card.py", naming, "this test finds nothing")
+
+    def test_both_architectures_have_the_same_class(self) -> None:
+        one, other = ([name for name in vars(type(isa)) if name not in ONE_CLASS and name[0] != "_"]
+                      for isa in (RISCV64, ARM64))
+        self.assertEqual(one, other)
 
     def test_no_promise_of_a_test_is_a_constant(self) -> None:
         self.assertEqual([str(path) for path in files("kern/*.c") if re.search(r"kt_promise\((true|false|!?\d+),", (ROOT / path).read_text())], [])

@@ -43,8 +43,8 @@ def _empty(e: Evidence) -> Finding:
     if not e.kernel.sites:
         return Finding("the table is empty")
     first, mcount = e.kernel.sites[0], e.kernel.symbol("_mcount")
-    words = [first.address - 4, first.address] if e.arch == "riscv64" else [first.address]
-    known = [f"if both are written, see {PAGE}#stale-previous-word"] if e.arch == "riscv64" else []
+    words = [first.address - 4, first.address] if e.isa.pair else [first.address]
+    known = [f"if both are written, see {PAGE}#stale-previous-word"] if e.isa.pair else []
     return Finding(f"the table is empty: call_target and find_calls found no call whose target is _mcount ({mcount:#x}), and the kernel has "
                    f"{len(e.kernel.sites)}",
                    site=[f"the first, in {first.function.name}:",
@@ -87,7 +87,7 @@ def tool_finds(e: Evidence) -> Finding | None:
         return Finding(f"{said}. Its table has {len(extra)} entries that are not a call of _mcount, first",
                        site=[what, *(f"{recordmcount.BASE + a:#x}: {made.words[a // 4]:08x}" for a in (extra[0] - 4, extra[0]) if a >= 0)],
                        by_hand=recordmcount.by_hand(tool, file),
-                       mistake=("pair-not-checked" if e.arch == "riscv64" else "opcode-not-checked") if nearly else "")
+                       mistake=("pair-not-checked" if e.isa.pair else "opcode-not-checked") if nearly else "")
     if missing:
         return Finding(f"{said}. Its table lacks {len(missing)} of the calls, first at {recordmcount.BASE + missing[0]:#x}"
                        + (f" ({complaint})" if complaint else ""), by_hand=recordmcount.by_hand(tool, file))
@@ -108,7 +108,7 @@ def tool_sorts(e: Evidence) -> Finding | None:
     if not tool:
         return None
     given, file = recordmcount.entries(e.seed), _given(e, "entries")
-    want = sorted(at + recordmcount.TOGGLED[e.arch] for at in given)
+    want = sorted(at + e.isa.entry_skip for at in given)
     got, complaint = recordmcount.table(tool, recordmcount.entry_elf(e.arch, given), file)
     if got == want:
         return None
@@ -207,28 +207,23 @@ def _steps(e: Evidence, pairs: list[tuple[str, Record, Record]]) -> Finding | No
 
 # ---- mistakes with a name: which sites are missing in the table -------------------
 
-def _negative(word: int, arch: str) -> bool:
-    """Is the offset in this word (jalr's lo, bl's imm26) negative?"""
-    return bool(word >> (31 if arch == "riscv64" else 25) & 1)
-
-
 def _missing(e: Evidence, finding: Finding) -> str:
     table = {a for a, _ in e.kernel.records()}
     lost = [s for s in e.kernel.sites if s.address not in table]
-    if lost and all(_negative(s.linked, e.arch) == (s in lost) for s in e.kernel.sites):
-        return "carry-forgotten" if e.arch == "riscv64" else "sign-forgotten"
+    if lost and all(bool(s.linked >> e.isa.distance_sign & 1) == (s in lost) for s in e.kernel.sites):
+        return "carry-forgotten" if e.isa.pair else "sign-forgotten"
     return ""
 
 
 def _first_word(e: Evidence, finding: Finding) -> str:
     table = [a for a, _ in e.kernel.records()]
-    return "auipc-recorded" if e.arch == "riscv64" and table and all(a + 4 in e.kernel.site_at for a in table) else ""
+    return "auipc-recorded" if e.isa.pair and table and all(a + 4 in e.kernel.site_at for a in table) else ""
 
 
 def _counted_from_jalr(e: Evidence, finding: Finding) -> str:
     """The tool accepts only calls to the address 4 bytes before _mcount."""
     tool = _tool(e)
-    if e.arch != "riscv64" or e.kernel.records() or not tool:
+    if not e.isa.pair or e.kernel.records() or not tool:
         return ""
     made = recordmcount.calls(e.arch, e.seed)
     got, _ = recordmcount.table(tool, made.elf(e.arch), _given(e, "calls"))

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from errno import EFAULT, EINVAL, ERANGE, errorcode
 
 from grading.checks import faults
-from grading.checks.checks import (all_of, calls_tracer, calls_while_on, differing, every_site, foreign, link_register, lives, named, of_kind, only_selected,
+from grading.checks.checks import (all_of, calls_tracer, calls_while_on, differing, every_site, foreign, lives, named, of_kind, only_selected,
                             rest_at_boot, rest_at_end, rest_text, right_parents, silent_trampolines, something_called,
                             synchronised, three_agree, traced, word_in)
 from grading.checks.console_checks import at_rest_after_boot, at_rest_at_end, lives_and_traces, parents_as_expected
@@ -24,7 +24,6 @@ from grading.truth.truth import ENCODER, PATCHERS, stubs
 from grading.verdict import Verdict
 
 
-REACH = {"riscv64": 1 << 20, "arm64": 1 << 27}  # bytes of jal, of bl
 NO_BATCH, AFTER_TEXT = "while no batch was open", "in a batch, for a site at _etext, after the end of text"
 FAR = "in a batch, to make the last word of text a call of address 0, which is out of reach"
 REFUSALS = (  # the calls that kern/apps/registers.c makes, in order: the function, when it is called, the right errors
@@ -116,7 +115,7 @@ def encoded(e: Evidence) -> Finding | None:
     for (_, question, answer), (_, word, _) in zip(asked[::2], asked[1::2]):
         ip, addr, link = question.v[:3]
         off = (addr - ip + (1 << 63)) % (1 << 64) - (1 << 63)
-        right = ERANGE if not -REACH[e.arch] <= off < REACH[e.arch] else EINVAL if (addr | ip) & 3 else 0
+        right = ERANGE if not -e.isa.reach <= off < e.isa.reach else EINVAL if (addr | ip) & 3 else 0
         said = f"insn_call({ip:#x}, {addr:#x}), {abs(off):#x} bytes {'back' if off < 0 else 'ahead'}, "
         if _error(answer.v[0]) != right:
             must = f"-{errorcode[right]}" if right else "0"
@@ -180,11 +179,11 @@ def _wrong_call(e: Evidence) -> str:
         jump = e.kernel.isa.jump(address, word)
         if not jump or not jump[1]:
             continue
-        if jump[0] in known and jump[1] != link_register(e.kernel):
+        if jump[0] in known and jump[1] != e.kernel.link_register:
             return "wrong-link"
-        if jump[1] == link_register(e.kernel) and jump[0] not in known:
+        if jump[1] == e.kernel.link_register and jump[0] not in known:
             far = jump[0] - address
-            if e.arch == "riscv64":
+            if e.isa.scattered:
                 return "scattered-immediate"
             return "offset-in-bytes" if any((far - 4 * (stub - address)) % (1 << 28) == 0 for stub in known) else ""
     return ""
@@ -196,7 +195,7 @@ def _call(e: Evidence, finding: Finding) -> str:
 
 def _half_a_pair(e: Evidence, finding: Finding) -> str:
     stay = all(word_in(e.kernel, e.text_at_boot, s.address - 4) == e.kernel.word(s.address - 4) for s in e.kernel.sites)
-    return "pair-half-rewritten" if e.arch == "riscv64" and stay else ""
+    return "pair-half-rewritten" if e.isa.pair and stay else ""
 
 
 def _restored(e: Evidence, finding: Finding) -> str:

@@ -32,6 +32,7 @@ from grading.checks.registers import spoilt
 from grading.stimulus.trials import FUNCTIONS, MASK, Op, Trial
 from grading.stimulus.workload import PASSED, ExpectedCall, ExpectedRun
 from grading.truth.truth import Call, ordered_code, stubs
+from qemu.isa import Isa
 
 
 OPS = 8  # of the shell's
@@ -86,8 +87,8 @@ def _received(call: Call) -> tuple[int, ...]:
     return tuple(call.arguments[n] for n in PASSED.get(call.name, (1,))) if own and call.name in VALUED else ()
 
 
-def _shown(arch: str, function: str, values: Sequence[int]) -> str:
-    shown = " ".join(f"{'a' if arch == 'riscv64' else 'x'}{n}={v:#x}" for n, v in zip(PASSED.get(function, (1,)), values))
+def _shown(isa: Isa, function: str, values: Sequence[int]) -> str:
+    shown = " ".join(f"{isa.names[isa.arguments[n]]}={v:#x}" for n, v in zip(PASSED.get(function, (1,)), values))
     return function + (f" received {shown}" if shown else "")
 
 
@@ -103,8 +104,8 @@ def _context_goes(h: TrialEvidence, name: str, calls: list[ExpectedCall], mine: 
     at = first_difference([(c.function, c.received) for c in calls], [(c.name, _received(c)) for c in mine])
     if at == len(calls) == len(mine):
         return None
-    arch = h.e.arch
-    rows = side_by_side([_shown(arch, c.name, _received(c)) for c in mine], [_shown(arch, c.function, c.received) for c in calls], at)
+    isa = h.e.isa
+    rows = side_by_side([_shown(isa, c.name, _received(c)) for c in mine], [_shown(isa, c.function, c.received) for c in calls], at)
     why, kind = _why(h, calls, at, mine)
     return Finding(f"{h.trial.name}, {name}, call {at}: {why}", rows, ("executed", "expected"), seq=seq_at(mine, at), kind=kind)
 
@@ -147,7 +148,7 @@ def _why_values(h: TrialEvidence, want: ExpectedCall, got: Call) -> tuple[str, D
     i = first_difference(received, want.received)
     number = PASSED.get(want.function, (1,))[i]
     adds = trial.of(want.function, "add")
-    why = (f"{want.function} received {received[i]:#x} as {argument(h.e.arch, number)}, and must receive "
+    why = (f"{want.function} received {received[i]:#x} as {argument(h.e.isa, number)}, and must receive "
            f"{want.received[i]:#x}")
     passed = (want.received[i] - number * sum(op.value for op in adds)) & MASK
     if not adds:

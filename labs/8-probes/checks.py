@@ -20,7 +20,7 @@ from grading.session.line_parts import ProbeLineSession
 from grading.session.probe_session import STAYS, ProbeSession
 from grading.stimulus.schedules import Change
 from grading.truth import probes
-from grading.truth.probes import AFTER, BEFORE, BREAK, StepsCall
+from grading.truth.probes import AFTER, BEFORE, StepsCall
 from grading.truth.returns import ends as ends_of
 
 SESSION, ON_LINE = ProbeSession, ProbeLineSession
@@ -75,7 +75,7 @@ class _Compared:
     def _way(self, at: int) -> str:
         if not self._call.is_probed(at):
             return ""
-        return EMULATED if probes.depends_on_pc(self._e.arch, self._e.kernel.word(at)) else OUT
+        return EMULATED if self._e.isa.depends_on_pc(self._e.kernel.word(at)) else OUT
 
     def _said(self, rung: str, why: str, at: Record | None, mistake: str = "") -> Deviation:
         kernel = self._e.kernel
@@ -106,7 +106,7 @@ class _Compared:
 
     def _probed(self, at: int, regs: tuple[int, ...], after: tuple[int, ...] | None) -> Deviation | None:
         e, name, r = self._e, self._e.kernel.name_at(at), self._next()
-        if not r or r.addr != at or r.word != BREAK[e.arch]:
+        if not r or r.addr != at or r.word != e.isa.brk:
             return self._said(self._done if self._done and r and r.addr != at else HIT, f"a breakpoint must be executed at {name}; {self._describe(r)}", r)
         if r.v[:3] != regs:
             return self._said(self._done or OUT, f"at {name} the registers were {_hex(r.v)}, and must be {_hex(regs)}", r)
@@ -118,7 +118,7 @@ class _Compared:
                 return self._said(HIT, f"the pre handler must find {name} and the value {regs[0]:#x} in the first argument register, and found {e.kernel.name_at(r.v[1])} "
                                   f"and {r.v[2]:#x}", r)
         post, word = self._call.has_post(e.kernel, at), e.kernel.word(at)
-        if not probes.depends_on_pc(e.arch, word):
+        if not e.isa.depends_on_pc(word):
             return self._out_of_line(at, regs, after, post)
         if self._in_slot(self._left[0] if self._left else None):
             return self._said(EMULATED, f"{name} depends on pc, so it must be emulated; {self._describe(self._left[0])}", self._left[0])
@@ -131,13 +131,13 @@ class _Compared:
             return self._said(OUT, f"after the handlers of {name} a copy of the instruction must be executed in a slot; {self._describe(r)}", r, again)
         assert r
         if r.word != e.kernel.word(at):
-            return self._said(OUT, f"the slot of {name} must hold a copy of the instruction; {self._describe(r)}", r, "slot-not-written" if r.word == BREAK[e.arch] else "")
+            return self._said(OUT, f"the slot of {name} must hold a copy of the instruction; {self._describe(r)}", r, "slot-not-written" if r.word == e.isa.brk else "")
         if r.v[:3] != regs:
             return self._said(OUT, f"in its slot the instruction of {name} found the registers {_hex(r.v)}, and must find {_hex(regs)}", r)
         slot, r = r.addr, self._next()
         if not r or r.addr != slot + 4:
             return self._said(OUT, f"after the copy in its slot, the slot's second word must be executed; {self._describe(r)}", r)
-        is_break = r.word == BREAK[e.arch]
+        is_break = r.word == e.isa.brk
         if post and not is_break:
             return self._said(POST, f"the probe at {name} has a post handler, and its slot jumps back: there must be a breakpoint after the copy", r, "jump-with-a-post-handler")
         found = self._post(at, after) if post else None
@@ -189,7 +189,7 @@ class Counted(NamedTuple):
 def _counted(e: Evidence, part: str) -> list[Counted]:
     """The counts of each probe that stayed registered during the whole part."""
     log = hits(e, part)
-    executed = Counter(r.addr for r in log if r.word == BREAK[e.arch])
+    executed = Counter(r.addr for r in log if r.word == e.isa.brk)
     handled = Counter(r.v[0] for r in log if r.addr == e.kernel.symbol(BEFORE))
     stay = e.probed if part == ALL else e.probed[:STAYS]
     said = [r.v for r in probes.said(e.kernel, log, probes.COUNTS)][:-len(stay) - 1:-1]  # they are unregistered last, the first one last of all
@@ -225,7 +225,7 @@ def came_and_went(e: Evidence) -> Finding | None:
     """Every word that is written to a probed instruction is the breakpoint or the instruction, and the kernel counts each hit whose handler ran."""
     for r in _came(e):
         at = e.kernel.text[0] + r.v[0]
-        if r.size != 4 or r.v[1] not in (BREAK[e.arch], e.kernel.word(at)):
+        if r.size != 4 or r.v[1] not in (e.isa.brk, e.kernel.word(at)):
             return Finding(f"{r.size} bytes, {r.v[1]:#x}, were written to the probed instruction {e.kernel.name_at(at)}: only the whole instruction or a whole breakpoint may be written", seq=r.seq)
     log = hits(e, GOING)
     handled = Counter(r.v[0] for r in log if r.addr == e.kernel.symbol(BEFORE))
@@ -249,7 +249,7 @@ def stale(e: Evidence) -> Finding | None:
 def slot_first(e: Evidence) -> Finding | None:
     """When a breakpoint is written, a slot already holds a copy of the instruction, and a jump back or a breakpoint after it."""
     kernel, lo, slots = e.kernel, e.kernel.text[0], probes.slots(e.kernel)
-    held = dict.fromkeys(slots, BREAK[e.arch])  # as they are linked
+    held = dict.fromkeys(slots, e.isa.brk)  # as they are linked
     mine = {*probes.own(kernel), *e.probed}
     same = 0  # the first word of a slot, if the last store has not changed it
     for r in e.truth.stores:
@@ -259,7 +259,7 @@ def slot_first(e: Evidence) -> Finding | None:
                 return Finding(f"both words of the slot {kernel.name_at(same)} were right already, and were written again: if they are right, write nothing", seq=r.seq)
             same = at if held[at] == r.v[1] and (at - slots.start) % 8 == 0 else 0
             held[at] = r.v[1]
-        elif at in mine and r.v[1] == BREAK[e.arch] and not probes.depends_on_pc(e.arch, kernel.word(at)) and not _has_slot(e, held, at):
+        elif at in mine and r.v[1] == e.isa.brk and not e.isa.depends_on_pc(kernel.word(at)) and not _has_slot(e, held, at):
             return Finding(f"the breakpoint was written to {kernel.name_at(at)} before a slot held {kernel.disassemble(at)} and the word after it: a CPU that executes "
                            "the breakpoint now finds another instruction", seq=r.seq, mistake="armed-before-the-slot")
     return None
@@ -269,7 +269,7 @@ def _has_slot(e: Evidence, held: dict[int, int], at: int) -> bool:
     slots = probes.slots(e.kernel)
     for copy in range(slots.start, slots.stop, 8):
         jump = e.kernel.isa.jump(copy + 4, held[copy + 4])
-        if held[copy] == e.kernel.word(at) and (held[copy + 4] == BREAK[e.arch] or jump == (at + 4, 0)):
+        if held[copy] == e.kernel.word(at) and (held[copy + 4] == e.isa.brk or jump == (at + 4, 0)):
             return True
     return False
 
@@ -375,7 +375,7 @@ def insns(e: Evidence) -> Finding | None:
     """break_hook->insn returns the instruction under a breakpoint; at a call site, the word that is there."""
     for r in probes.said(e.kernel, hits(e, "steps"), probes.INSN):
         at, got, there = r.v[1], r.v[2] & 0xFFFFFFFF, r.v[2] >> 32
-        want = e.kernel.word(at) if there == BREAK[e.arch] else there
+        want = e.kernel.word(at) if there == e.isa.brk else there
         if got != want:
             return Finding(f"break_hook->insn was asked for the instruction at {e.kernel.name_at(at)}, which is probed; it must be {e.kernel.disassemble(at, want)}, and was "
                            f"{e.kernel.disassemble(at, got)}", seq=r.seq)
@@ -389,8 +389,8 @@ def _moved(e: Evidence, emulated: bool) -> list[tuple[StepsCall, list[Record]]]:
     """Each call of probe_steps in which a pre handler changed pc, with what was logged from the breakpoint on."""
     found = []
     for call in probes.calls_of_steps(e.kernel, hits(e, "moves")):
-        at = next((n for n, r in enumerate(call.hits) if (r.addr, r.word) == (call.probed, BREAK[e.arch])), None)
-        if at is not None and probes.depends_on_pc(e.arch, e.kernel.word(call.probed)) == emulated:
+        at = next((n for n, r in enumerate(call.hits) if (r.addr, r.word) == (call.probed, e.isa.brk)), None)
+        if at is not None and e.isa.depends_on_pc(e.kernel.word(call.probed)) == emulated:
             found.append((call, call.hits[at:]))
     return found
 
@@ -424,7 +424,7 @@ def nested(e: Evidence) -> Finding | None:
 
 def _nested_wrong(e: Evidence, mark: Record, end: int) -> Finding | None:
     log, at, slots = between(hits(e, "nested"), mark.seq, end), e.kernel.symbol("probe_inner_first"), probes.slots(e.kernel)
-    breaks, copies = (sum(r.word == word and inside(r.addr) for r in log) for word, inside in ((BREAK[e.arch], at.__eq__), (e.kernel.word(at), slots.__contains__)))
+    breaks, copies = (sum(r.word == word and inside(r.addr) for r in log) for word, inside in ((e.isa.brk, at.__eq__), (e.kernel.word(at), slots.__contains__)))
     ran = [sum(r.addr == e.kernel.symbol(name) and r.v[0] == 1 for r in log) for name in (BEFORE, AFTER)]
     missed = [r.v[2] for r in probes.said(e.kernel, log, probes.COUNTS)]
     if breaks < 3 or not missed:

@@ -18,8 +18,11 @@ from typing import Any
 import gdb  # type: ignore[import]
 from elftools.elf.elffile import ELFFile  # type: ignore[import]
 
+from qemu.isa import ISAS
+
 ROOT = Path(__file__).resolve().parent.parent.parent
 ARCH = os.environ["CALLSITE_ARCH"]
+ISA = ISAS[ARCH]
 MASK = (1 << 64) - 1
 Value = Any  # gdb.Value
 
@@ -164,8 +167,9 @@ def running_on(thread: Value) -> Any:
 
 
 def in_firmware() -> bool:
-    """Is this hart in M-mode, which has no page tables? The kernel's addresses lead nowhere then."""
-    return ARCH == "riscv64" and int(gdb.parse_and_eval("$priv")) == 3
+    """Is this hart in the firmware, which has no page tables? The kernel's addresses lead nowhere
+    then."""
+    return bool(int(gdb.parse_and_eval(ISA.in_firmware)))
 
 
 class Command(gdb.Command):

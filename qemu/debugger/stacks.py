@@ -23,35 +23,15 @@ import gdb  # type: ignore[import]
 from gdb.FrameDecorator import FrameDecorator  # type: ignore[import]
 from gdb.unwinder import Unwinder, register_unwinder  # type: ignore[import]
 
-from qemu.debugger.guest import (ARCH, Command, Value, address, as_int, every_thread, name_of, need_kernel, pointer,
+from qemu.debugger.guest import (ISA, Command, Value, address, as_int, every_thread, name_of, need_kernel, pointer,
                                  read, running_on, symbol, text, thread_of_stack, word)
 
 Registers = dict[str, int]
 
-if ARCH == "riscv64":
-    FP, LINK, RESUME, PARENT = "fp", "ra", "t0", "ra"
-    NUMBERED = ["zero", "ra", "sp", "gp", "tp", "t0", "t1", "t2", "fp", "s1", *(f"a{n}" for n in range(8)),
-                *(f"s{n}" for n in range(2, 12)), "t3", "t4", "t5", "t6"]
-    KEPT = ["gp", "tp", "fp", *(f"s{n}" for n in range(1, 12))]
-    INTERRUPTED, VECTORS = "sepc", 1  # the register with the interrupted pc; the number of entries of exceptions
-    ENDS = {0x00028067, 0x00008067, 0x00030067}  # jr t0, ret, jr t1
-    RECORD = (-16, -8)  # offsets from fp of the saved fp and of the return address
-else:
-    FP, LINK, RESUME, PARENT = "x29", "x30", "x30", "x9"
-    NUMBERED = [f"x{n}" for n in range(31)]
-    KEPT = [f"x{n}" for n in range(18, 30)]
-    INTERRUPTED, VECTORS = "ELR_EL1", 16
-    ENDS = {0xD65F0120, 0xD65F03C0, 0xD61F03C0}  # ret x9, ret, br x30
-    RECORD = (0, 8)
-
-
-def frame_size(insn: int) -> int:
-    """The n of an instruction that lowers sp by n: addi sp, sp, -n; sub sp, sp, #n; stp x29, x30, [sp, #-n]!. 0: another instruction."""
-    if ARCH == "riscv64":
-        return -((insn >> 20) - (insn >> 31 << 12)) if insn & 0xFFFFF == 0x10113 else 0
-    if insn & 0xFFE07FFF == 0xA9A07BFD:
-        return 8 * (128 - (insn >> 15 & 0x7F))
-    return insn >> 10 & 0xFFF if insn & 0xFFC003FF == 0xD10003FF else 0
+GENERAL, ENDS = ISA.general, ISA.assembly_ends
+FP, LINK, RESUME = (GENERAL[n] for n in (ISA.fp, ISA.link, ISA.link_register("entry")))
+PARENT, BACK = ISA.entry_parent, ISA.resumed_by
+KEPT = [GENERAL[n] for n in ISA.preserved if n < len(GENERAL) and n != ISA.sp]
 
 
 def quad(at: int) -> int:
@@ -78,8 +58,8 @@ class Frame:
 
 def from_trap_frame(f: Frame) -> Registers:
     regs = pointer(f.sp, "struct trap_frame").dereference()
-    found = {name: as_int(regs["x"][n]) for n, name in enumerate(NUMBERED) if name != "zero"}
-    if ARCH != "riscv64":
+    found = {name: as_int(regs["x"][n]) for n, name in enumerate(GENERAL) if name != "zero"}
+    if "sp" not in GENERAL:
         found["sp"] = as_int(regs["sp"])
     # gdb takes every outer pc for a return address, and looks up the byte before it. This pc is exact, so it is raised by 1.
     return found | {"pc": as_int(regs["pc"]) + 1}
@@ -87,11 +67,11 @@ def from_trap_frame(f: Frame) -> Registers:
 
 def has_just_come(pc: int, vector: int) -> bool:
     """Is pc at the first instruction of an exception's entry, where nothing is saved yet?"""
-    return (pc - vector) % 128 == 0 and (pc - vector) // 128 < VECTORS
+    return (pc - vector) % 128 == 0 and (pc - vector) // 128 < ISA.vectors
 
 
 def from_the_cpu(f: Frame) -> Registers:
-    return {"pc": f[INTERRUPTED] + 1, "sp": f.sp, FP: f[FP], LINK: f[LINK]}
+    return {"pc": f[ISA.trapped_pc] + 1, "sp": f.sp, FP: f[FP], LINK: f[LINK]}
 
 
 def from_ftrace_regs(f: Frame) -> Registers:
@@ -100,7 +80,7 @@ def from_ftrace_regs(f: Frame) -> Registers:
     start, call = address("ftrace_caller"), address("ftrace_call")
     assert start is not None and call is not None
     if not start < f.pc or word(f.pc) in ENDS:
-        back = RESUME if f.pc <= start or RESUME != "x30" else PARENT
+        back = RESUME if f.pc <= start else BACK
         link = PARENT if f.pc <= start else LINK
         return {"pc": f[back], "sp": f.sp, FP: f[FP], LINK: f[link]}
     regs = pointer(f.sp, "struct ftrace_regs").dereference()
@@ -141,8 +121,8 @@ def made_frame(pc: int) -> int:
     at = pc
     while pc - at < 512 and word(at) not in ENDS:
         at -= 4
-        if frame_size(word(at)):
-            return frame_size(word(at))
+        if size := ISA.lowers_sp(word(at)):
+            return size
     return 0
 
 
@@ -150,7 +130,7 @@ def recorded(f: Frame, size: int) -> Registers | None:
     """The caller's registers by the frame record, if fp points to one in a frame of that size."""
     if not size or not f.sp <= f[FP] <= f.sp + size:
         return None
-    fp, link = (quad(f[FP] + at) for at in RECORD)
+    fp, link = (quad(f[FP] + at) for at in ISA.frame_record)
     return {"pc": link, "sp": f.sp + size, FP: fp, LINK: link}
 
 
@@ -163,7 +143,7 @@ def behind_the_last(f: Frame) -> Registers | None:
     """The last instruction of a function calls one that never returns, so the return address belongs to the next function in DWARF."""
     start = f.pc - 4 - symbol(f.pc - 4)[1]
     beginning = map(word, range(start, min(start + 64, f.pc), 4))
-    return recorded(f, next(filter(None, map(frame_size, beginning)), 0))
+    return recorded(f, next(filter(None, map(ISA.lowers_sp, beginning)), 0))
 
 
 def is_stub(name: str) -> bool:
@@ -288,10 +268,8 @@ def install() -> None:
 def saved_context(thread: Value) -> Registers:
     context = thread["context"]
     found = {"pc": as_int(context["pc"]), "sp": as_int(context["sp"]), FP: as_int(context["fp"])}
-    if ARCH == "riscv64":
-        found |= {f"s{n + 1}": as_int(context["s"][n]) for n in range(11)}
-    else:
-        found |= {f"x{n + 19}": as_int(context["x"][n]) for n in range(10)}
+    letter, numbers = ISA.saved
+    found |= {f"{letter}{n}": as_int(context[letter][at]) for at, n in enumerate(numbers)}
     return found | {LINK: found["pc"]}
 
 

@@ -14,14 +14,13 @@ from typing import TYPE_CHECKING
 
 import pexpect  # type: ignore[import]
 
-from grading.elf.insn import ISAS
+from qemu.isa import ISAS
 from grading.tests.test_signals import below
 from qemu.machine import FINISHED, ROOT
 from qemu.tests.terminal import hang_up
 
 MAKE = ["make", "--no-print-directory", "-s", "-C", str(ROOT)]
 NM = {"riscv64": "riscv64-linux-gnu-nm", "arm64": "aarch64-linux-gnu-nm"}
-OBJDUMP = {"riscv64": "riscv64-linux-gnu-objdump", "arm64": "aarch64-linux-gnu-objdump"}
 SEED = "workload 0123456789abcdef"
 
 
@@ -160,7 +159,7 @@ class OnAMachine(Shared):
 
     def test_an_untraced_site_is_disassembled_as_objdump_does(self) -> None:
         for ip, row in self.rows("wl_leaf_*").items():
-            said = subprocess.run([OBJDUMP[self.arch], "-d", f"--start-address=0x{ip}", f"--stop-address=0x{int(ip, 16) + 4:x}",
+            said = subprocess.run([f"{ISAS[self.arch].cross}objdump", "-d", f"--start-address=0x{ip}", f"--stop-address=0x{int(ip, 16) + 4:x}",
                                    str(self.elf())], stdout=subprocess.PIPE, text=True, check=True).stdout
             self.assertRegex(said, rf"{ip}:\s+{row[3]}\s+{row[4]}\s")
 

@@ -18,8 +18,9 @@ from unittest import mock
 from grading.machine.machine import Run
 from grading.tests.mutants import build as build_lab
 from qemu import download, emulator, plugin
-from qemu.emulator import NAMES, ROOT, Unfit
-from qemu.machine import ARCHES, FINISHED, LAST_LAB, Machine
+from qemu.emulator import ROOT, Unfit
+from qemu.isa import ARCHES, ISAS
+from qemu.machine import FINISHED, LAST_LAB, Machine
 
 REAL = {arch: emulator.find(arch) for arch in ARCHES}
 REFUSED = "qemu: Could not load plugin: plugin requires API version 2147483647, but this QEMU supports only up to version {0}"
@@ -58,7 +59,7 @@ class Machines(unittest.TestCase):
 
     def fake(self, folder: Path, version: str, says: str = REFUSED.format(4)) -> None:
         """Scripts for both architectures that print a version for --version, and one fixed text otherwise."""
-        for name in NAMES.values():
+        for name in (isa.emulator for isa in ISAS.values()):
             self.script(folder / name, f'[ "$1" = --version ] && echo "QEMU emulator version {version}" && exit 0',
                         f"echo {says!r} >&2", "exit 1")
 
@@ -82,11 +83,11 @@ class Found(Machines):
 
     def test_one_that_does_not_run_here_is_not_used(self) -> None:
         self.fake(self.path, "7.2.22")
-        for name in NAMES.values():
+        for name in (isa.emulator for isa in ISAS.values()):
             self.script(self.unpacked / "usr/bin" / name, "echo error while loading shared libraries: libslirp.so.0 >&2", "exit 127")
         self.assertEqual(self.used(), [self.path] * 2)
         with self.assertRaisesRegex(Unfit, "does not print its version, but: error while loading shared libraries: libslirp.so.0"):
-            emulator.look(self.unpacked / "usr/bin" / NAMES["arm64"])
+            emulator.look(self.unpacked / "usr/bin" / ISAS["arm64"].emulator)
 
     def test_none_is_a_sentence(self) -> None:
         self.change("PATH", "/nowhere")
@@ -114,7 +115,7 @@ class Found(Machines):
         (self.here / "Image").write_bytes(bytes(56) + b"RSC\x05" + bytes(4))
         for arch in ARCHES:
             command = Machine(arch, image=self.here / "Image").command([], self.here)
-            self.assertEqual(command[0], str(self.unpacked / "usr/bin" / NAMES[arch]))
+            self.assertEqual(command[0], str(self.unpacked / "usr/bin" / ISAS[arch].emulator))
 
 
 class Installed(unittest.TestCase):
@@ -250,14 +251,14 @@ class Grades(Machines):
 
     def test_a_plugin_that_was_not_loaded(self) -> None:
         real = " ".join(REAL["riscv64"].command())
-        self.script(self.path / NAMES["riscv64"], "words=()", "while [ $# -gt 0 ]; do",
+        self.script(self.path / ISAS["riscv64"].emulator, "words=()", "while [ $# -gt 0 ]; do",
                     '  case "$1" in -plugin) [[ $2 = *future.so ]] && words+=("$1" "$2"); shift 2;; *) words+=("$1"); shift;; esac',
                     "done", f'exec {real} "${{words[@]}}"')
         self.grade("QEMU did not load the observer")
 
     def test_a_qemu_that_does_not_start(self) -> None:
         real = " ".join(REAL["riscv64"].command())
-        self.script(self.path / NAMES["riscv64"], f'[[ "$*" = *future.so || $1 = --version ]] && exec {real} "$@"',
+        self.script(self.path / ISAS["riscv64"].emulator, f'[[ "$*" = *future.so || $1 = --version ]] && exec {real} "$@"',
                     "echo 'qemu-system-riscv64: no memory' >&2", "exit 1")
         self.grade("QEMU did not start: qemu-system-riscv64: no memory")
 
@@ -272,7 +273,7 @@ class Doctor(Machines):
         status, said = self.doctor()
         self.assertEqual(status, 0, said)
         for arch in ARCHES:
-            self.assertRegex(said, rf"{arch}: make run uses QEMU 99.0 \({self.path}/{NAMES[arch]}\): (no older than QEMU|the only one here)")
+            self.assertRegex(said, rf"{arch}: make run uses QEMU 99.0 \({self.path}/{ISAS[arch].emulator}\): (no older than QEMU|the only one here)")
             self.assertIn(f"{arch}: make grade uses the same.", said)
 
     def test_it_says_what_a_grade_lacks(self) -> None:
@@ -302,7 +303,7 @@ class Download(Machines):
         self.script(self.path / "apt-get", f'[[ "$*" = *--print-uris ]] && echo "{uris}" && exit 0',
                     f'cat "${{3%/*}}"/sources.list >{self.here}/told', '[[ "$*" = *" download "* ]] && touch one.deb', "exit 0")
         make = [f'mkdir -p "$3/usr/bin"; printf "#!/bin/sh\\n{binary}\\n" >"$3/usr/bin/{name}"; chmod +x "$3/usr/bin/{name}"'
-                for name in NAMES.values()]
+                for name in (isa.emulator for isa in ISAS.values())]
         self.script(self.path / "dpkg", *make)
 
     def test_it_comes_from_where_this_machine_takes_debian(self) -> None:

@@ -19,6 +19,7 @@ from grading.text.graph_text import RETURN, GraphEvent
 from grading.truth import truth
 from grading.truth.returns import Span
 from kern.ftrace.tests import on_each_machine
+from qemu.isa import ISAS
 from qemu.machine import FINISHED, ROOT, Machine
 
 LIVES = 24
@@ -182,7 +183,7 @@ class OnAMachine:
             self.assertTrue(span.call.level, span.name)
         if not limits or self.within(span, self.switches) or self.within(span, self.traps):
             return False
-        about = graph_checks.CLOCK_NS[self.arch] + event.unit
+        about = ISAS[self.arch].clock_ns + event.unit
         self.assertTrue(limits[0] - about < event.duration < limits[1] + about, f"{limits}: {event.line}")
         return True
 

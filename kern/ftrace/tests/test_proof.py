@@ -9,6 +9,7 @@ ROOT = Path(__file__).resolve().parents[3]
 sys.path.insert(0, str(ROOT / "kern/ftrace/tools"))
 
 import proof  # noqa: E402
+from qemu.isa import ISAS  # noqa: E402
 
 # The instructions of the fragments below, for each architecture.
 WORDS = {
@@ -42,7 +43,7 @@ def kernel(arch: str, functions: dict[str, str], directory: Path, traced: tuple[
     text.append(f".section .rodata\n.globl ftrace_record_count\nftrace_record_count: .long {len(traced)}\n")
     source, obj, elf = (directory / f"k.{suffix}" for suffix in ("s", "o", "elf"))
     source.write_text(".globl _text\n.text\n_text:\n" + "\n".join(text))
-    cross = proof.CROSS[arch]
+    cross = ISAS[arch].cross
     subprocess.run([cross + "as", *words["flags"], "-o", obj, source], check=True)
     subprocess.run([cross + "ld", *words["ld"], "-Ttext=0xffffffff80000000", "-Tdata=0xffffffff80020000",
                     "--section-start=.rodata=0xffffffff80010000", "-e", "_text", "-o", elf, obj],
@@ -60,7 +61,7 @@ def module(arch: str, functions: dict[str, str], directory: Path, traced: tuple[
         text.append(f'.section __patchable_function_entries,"awo",%progbits,{name}\n.quad {name}')
     source, obj = directory / "m.s", directory / "m.ko"
     source.write_text("\n".join(text) + "\n")
-    subprocess.run([proof.CROSS[arch] + "as", *WORDS[arch]["flags"], "-o", obj, source], check=True)
+    subprocess.run([f"{ISAS[arch].cross}as", *WORDS[arch]["flags"], "-o", obj, source], check=True)
     return obj
 
 

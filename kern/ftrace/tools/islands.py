@@ -16,19 +16,19 @@ for each function or so. The sections after the last island are not named.
 """
 import subprocess
 import sys
+from pathlib import Path
 
 sys.dont_write_bytecode = True  # on a full disk Python 3.11 may write half of it, which is read the next time
+sys.path.append(str(Path(__file__).resolve().parents[3]))
 from output import put  # noqa: E402
-
-SIZE = {"riscv64": "riscv64-linux-gnu-size", "arm64": "aarch64-linux-gnu-size"}
-STEP = {"riscv64": (1 << 20) - (1 << 16), "arm64": 1 << 62}
+from qemu.isa import ISAS  # noqa: E402
 
 Section = tuple[str, str, int]  # object, name, size
 
 
 def text_sections(arch: str, path: str) -> list[Section]:
     """The code sections of an object, in their order."""
-    listing = subprocess.check_output([SIZE[arch], "-A", "-d", path], text=True)
+    listing = subprocess.check_output([f"{ISAS[arch].cross}size", "-A", "-d", path], text=True)
     rows = [line.split() for line in listing.splitlines() if line.startswith(".text")]
     return [(path, row[0], int(row[1])) for row in rows if row[1] != "0"]
 
@@ -57,7 +57,7 @@ def statement(piece: list[Section]) -> str:
 
 def main() -> int:
     arch, *paths = sys.argv[1:]
-    found = pieces([s for path in paths for s in text_sections(arch, path)], STEP[arch])
+    found = pieces([s for path in paths for s in text_sections(arch, path)], ISAS[arch].island_step)
     text = [f"{statement(piece)} *(.ftrace.island.{n})" for n, piece in enumerate(found, 1)]
     return put(f"#define FTRACE_ISLANDS {len(found)}\n#define FTRACE_ISLANDS_TEXT {' '.join(text)}\n")
 

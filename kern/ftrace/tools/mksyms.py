@@ -30,7 +30,10 @@ from elftools.elf.elffile import ELFFile
 
 sys.dont_write_bytecode = True  # on a full disk Python 3.11 may write half of it, which is read the next time
 sys.path.insert(0, str(Path(__file__).resolve().parent))
+sys.path.append(str(Path(__file__).resolve().parents[3]))
 from output import put  # noqa: E402
+from qemu.isa import Isa, isa_of  # noqa: E402
+from qemu.isa.common import ARGUMENT_REGISTERS as REGISTERS  # noqa: E402
 
 STT_FUNC, STB_LOCAL, SHT_SYMTAB = 2, 0, 2
 SIGNED = (5, 6)  # DW_ATE_signed, DW_ATE_signed_char
@@ -38,9 +41,6 @@ INTEGERS = (*SIGNED, 2, 7, 8, 16)  # and boolean, unsigned, unsigned_char, UTF
 OTHER_NAMES = ("DW_TAG_typedef", "DW_TAG_const_type", "DW_TAG_volatile_type",
                "DW_TAG_restrict_type", "DW_TAG_atomic_type", "DW_TAG_enumeration_type")
 COMPOSITES = {"DW_TAG_structure_type": "s", "DW_TAG_union_type": "u"}
-REGISTERS = 8  # for arguments; their first in DWARF:
-FIRST_REGISTER = {"riscv64": 10, "arm64": 0}
-NOPS = {"riscv64": 4, "arm64": 8}  # bytes, at a function's entry
 OP_REG, OP_BREG, OP_FBREG, OP_PIECE, OP_CALL_FRAME_CFA = 0x50, 0x70, 0x91, 0x93, 0x9C
 
 
@@ -119,7 +119,7 @@ class Kind(NamedTuple):
 UNKNOWN = Kind("?", 0)
 
 
-def kind_of(die: DIE, arch: str) -> Kind:
+def kind_of(die: DIE, isa: Isa) -> Kind:
     size, encoding = number(die, "DW_AT_byte_size"), number(die, "DW_AT_encoding")
     if die.tag == "DW_TAG_pointer_type":
         return Kind("p")
@@ -129,7 +129,7 @@ def kind_of(die: DIE, arch: str) -> Kind:
             return Kind("p", by_reference=True)
         if size <= 8:
             return Kind(letter) if size else Kind("e", 0)
-        own = number(die, "DW_AT_alignment") if arch == "riscv64" else 0
+        own = number(die, "DW_AT_alignment") if isa.own_alignment else 0
         return Kind(letter.upper(), 2, max(alignment(die), own) > 8)
     if encoding not in INTEGERS or size > 16:
         return UNKNOWN
@@ -143,15 +143,15 @@ class Unit:
     stack at the function's entry.
     """
 
-    def __init__(self, unit: CompileUnit, lists: LocationParser, arch: str) -> None:
-        self.unit, self.lists, self.arch, self.top = unit, lists, arch, unit.get_top_DIE()
+    def __init__(self, unit: CompileUnit, lists: LocationParser, isa: Isa) -> None:
+        self.unit, self.lists, self.isa, self.top = unit, lists, isa, unit.get_top_DIE()
         self.clang = b"clang" in self.top.attributes["DW_AT_producer"].value
         self.kinds: dict[int, Kind] = {}
 
     def kind(self, die: DIE) -> Kind:
         found = type_of(die)
         if found.offset not in self.kinds:
-            self.kinds[found.offset] = kind_of(found, self.arch)
+            self.kinds[found.offset] = kind_of(found, self.isa)
         return self.kinds[found.offset]
 
     def expression(self, parameter: DIE, start: int, local: bool) -> list[int]:
@@ -161,7 +161,7 @@ class Unit:
             # For the whole function. Clang writes this also if the value comes from the stack.
             return [] if location is None or (self.clang and not local) else list(location.value)
         base = number(self.top, "DW_AT_low_pc")
-        slack = NOPS[self.arch] if self.clang else 0  # its locations begin after them
+        slack = self.isa.entry_skip + 4 if self.clang else 0  # its locations begin after the nops
         for entry in self.lists.parse_from_attribute(location, self.unit["version"], parameter):
             if isinstance(entry, BaseAddressEntry):
                 base = entry.base_address
@@ -176,11 +176,11 @@ class Unit:
         start, base = number(function, "DW_AT_low_pc"), function.attributes.get("DW_AT_frame_base")
         match self.expression(parameter, start, self.may_be_changed(function)):
             case [op] if kind.words == 1 and not kind.by_reference:
-                place = op - OP_REG - FIRST_REGISTER[self.arch]
+                place = op - OP_REG - self.isa.arguments[0]
             case [op, 0] if kind.by_reference:
-                place = op - OP_BREG - FIRST_REGISTER[self.arch]
+                place = op - OP_BREG - self.isa.arguments[0]
             case [op, 0x93, 8, second, 0x93, _] if kind.words == 2 and second == op + 1:  # OP_PIECE
-                place = op - OP_REG - FIRST_REGISTER[self.arch]
+                place = op - OP_REG - self.isa.arguments[0]
             case [0x91, *leb] if kind.words and base and base.value == [OP_CALL_FRAME_CFA]:
                 offset = sum((byte & 0x7F) << 7 * i for i, byte in enumerate(leb))  # OP_FBREG
                 return None if leb[-1] & 0x40 or offset % 8 else REGISTERS + offset // 8
@@ -190,11 +190,7 @@ class Unit:
 
     def assigned(self, free: int, kind: Kind) -> int:
         """The place by the calling convention, if the places before @free are taken."""
-        if kind.aligned and (self.arch == "arm64" or free >= REGISTERS):
-            free += free & 1  # riscv64: in registers only arguments without a name are aligned
-        if self.arch == "arm64" and free < REGISTERS < free + kind.words:
-            return REGISTERS  # riscv64: half in the last register, half on the stack
-        return free
+        return self.isa.argument_place(free, kind.words, kind.aligned)
 
     def places(self, function: DIE, clone: bool) -> list[tuple[str, Kind, int | None]]:
         """The name, kind and place of each parameter; None: the place is not known."""
@@ -207,8 +203,7 @@ class Unit:
         # One word each: the calling convention leaves no doubt, and the locations need not be read.
         simple = not clone and not local and all(self.kind(die).words == 1 for die in dies)
         found: list[tuple[str, Kind, int | None]] = []
-        # On arm64 the address for a large result is in x8, which is no argument register.
-        free: int | None = int(self.arch == "riscv64" and self.result(function).by_reference)
+        free: int | None = self.isa.first_argument(self.result(function).by_reference)
         sure = 0  # the places before this parameter are confirmed by a location
         for die in dies:
             kind, name = self.kind(die), origin(die, "DW_AT_name").attributes.get("DW_AT_name")
@@ -255,9 +250,9 @@ class Unit:
 def functions_of(path: str) -> dict[int, tuple[Unit, DIE]]:
     with open(path, "rb") as f:
         elf = ELFFile(io.BytesIO(f.read()))
-    dwarf, arch = elf.get_dwarf_info(), "riscv64" if elf["e_machine"] == "EM_RISCV" else "arm64"
+    dwarf, isa = elf.get_dwarf_info(), isa_of(elf["e_machine"])
     lists = LocationParser(dwarf.location_lists())
-    units = [Unit(unit, lists, arch) for unit in dwarf.iter_CUs()]
+    units = [Unit(unit, lists, isa) for unit in dwarf.iter_CUs()]
     return {die.attributes["DW_AT_low_pc"].value: (unit, die)
             for unit in units for die in unit.top.iter_children()
             if die.tag == "DW_TAG_subprogram" and "DW_AT_low_pc" in die.attributes}

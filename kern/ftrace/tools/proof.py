@@ -23,21 +23,15 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Optional
 
-CROSS = {"riscv64": "riscv64-linux-gnu-", "arm64": "aarch64-linux-gnu-"}
+sys.path.append(str(Path(__file__).resolve().parents[3]))
+from qemu.isa import ARCHES, ISAS  # noqa: E402
+
 ROOTS = re.compile(r"ftrace_stub_\d+|ftrace_island_\d+(_stub_\d+)?|ftrace_caller|_mcount|return_to_handler")
 KERNEL_BASE = 0xFFFFFFFF80000000
 RECORD = struct.Struct("<IHBB")  # struct dyn_ftrace
 
 LABEL = re.compile(r"^([0-9a-f]{16}) <([^>]+)>:$")
 TARGET = re.compile(r"<([^>+]+)(?:\+0x[0-9a-f]+)?>")
-# Mnemonics that may jump, and those of them after which the next instruction is not executed.
-JUMPS = {
-    "riscv64": re.compile(r"j|jal|jalr|jr|b(eq|ne|lt|ge|le|gt)u?z?"),
-    "arm64": re.compile(r"bl?|b\.\w+|cbn?z|tbn?z|blr|br"),
-}
-ENDS = {"riscv64": {"j", "jr", "ret", "sret", "ebreak", "unimp"}, "arm64": {"b", "br", "ret", "eret", "brk", "udf"}}
-# The return to the traced function by the site's link register is not a call.
-RESUMES = {"riscv64": ("jr", "t0"), "arm64": ("ret", "x9")}
 # A module: in a line of `objdump -dr -w`, the relocation of a call or branch, or of the auipc before it.
 SECTION = re.compile(r"^Disassembly of section (\S+):$")
 RELOCATED = re.compile(r"\tR?[0-9a-f]+: R_(?:RISCV_(?:CALL|CALL_PLT|JAL|BRANCH)|AARCH64_(?:CALL26|JUMP26|CONDBR19|TSTBR14))\t([^+\s]+)(?:\+0x([0-9a-f]+))?")
@@ -90,8 +84,8 @@ def disassemble(arch: str, elf: str) -> dict[str, Function]:
     functions: dict[str, Function] = {}
     now: Optional[Function] = None
     ended, before = True, ""
-    jumps, ends, resumes = JUMPS[arch], ENDS[arch], RESUMES[arch]
-    text = run(CROSS[arch] + "objdump", "-d", "-w", "-j", ".text", "--no-show-raw-insn", elf)
+    isa = ISAS[arch]
+    text = run(f"{isa.cross}objdump", "-d", "-w", "-j", ".text", "--no-show-raw-insn", elf)
     for line in text.splitlines():
         if line[:1] != " " and (label := LABEL.match(line)):
             if now and not ended:
@@ -103,8 +97,8 @@ def disassemble(arch: str, elf: str) -> dict[str, Function]:
             continue
         mnemonic, formed = part[1], before
         before = " ".join(part[1:3]).split(",")[0]
-        ended = mnemonic in ends
-        if not jumps.fullmatch(mnemonic) or (mnemonic, " ".join(part[2:])) == resumes:
+        ended = mnemonic in isa.ends
+        if not isa.jumps.fullmatch(mnemonic) or (mnemonic, " ".join(part[2:])) == isa.resumes:
             continue
         if is_guess(part[1:], formed):
             line = line.partition("#")[0]
@@ -147,9 +141,9 @@ class Module:
 
 def add_module(arch: str, path: Path, kernel: Kernel) -> set[str]:
     """Add the functions of a module, as MODULE/FUNCTION. Return: those without a call site."""
-    module = Module(CROSS[arch], path)
+    module, isa = Module(ISAS[arch].cross, path), ISAS[arch]
     now, target, before, where = Function(), "", "", ""
-    for line in run(CROSS[arch] + "objdump", "-dr", "-w", "--no-show-raw-insn", str(path)).splitlines():
+    for line in run(f"{isa.cross}objdump", "-dr", "-w", "--no-show-raw-insn", str(path)).splitlines():
         if found := SECTION.match(line):
             where = found[1]
         elif label := LABEL.match(line):
@@ -158,7 +152,7 @@ def add_module(arch: str, path: Path, kernel: Kernel) -> set[str]:
         elif len(part := line.split(None, 3)) > 1 and part[0][-1] == ":":
             if found := RELOCATED.search(line):
                 target = module.function(found[1], found[2])
-            if JUMPS[arch].fullmatch(part[1]):
+            if isa.jumps.fullmatch(part[1]):
                 if local := not target and not is_guess(part[1:], "") and TARGET.search(line):
                     target = module.function(local[1], "")
                 now.calls += [target] if target else []
@@ -194,7 +188,7 @@ def recorded(elf: str, cross: str, table: list[tuple[int, str, str, str]]) -> li
 
 
 def load(arch: str, elf: str) -> Kernel:
-    cross = CROSS[arch]
+    cross = ISAS[arch].cross
     table = symbols(cross, elf)
     functions = disassemble(arch, elf)
     entries = sorted((value, name) for value, kind, _, name in table if kind == "FUNC")
@@ -283,7 +277,7 @@ def prove(kernel: Kernel, rules: Rules, callbacks: set[str] = set()) -> int:
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("arch", choices=CROSS)
+    parser.add_argument("arch", choices=ARCHES)
     parser.add_argument("elf")
     parser.add_argument("modules", nargs="*", type=Path)
     parser.add_argument("--rules", type=Path, default=Path(__file__).parent / "indirect-calls")
