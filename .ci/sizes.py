@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
-from grading.session import rubric  # noqa: E402
+from grading.checks import rubric  # noqa: E402
 from qemu.machine import ARCHES  # noqa: E402
 
 TRACER_LABS = range(1, 7)  # the labs for which DESIGN.md has a limit; the later ones are about modules and probes

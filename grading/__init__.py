@@ -8,8 +8,8 @@ A room is a folder. It imports only rooms before it in ROOMS, and all of them ma
     truth      what was executed: the observer's log as calls, batches and returns
     stimulus   what a boot is made to do: the seeded workload, random ops, single steps, forced interleavings
     evidence   all that is known of one boot: the printed text and the truth; a Finding, which is what a check found wrong in it
-    checks     each takes the evidence of a boot, and returns None or a Finding
-    session    the rubric of a lab; a graded boot, which types the lab's commands at a machine and gathers the evidence
+    session    a graded boot, which types the lab's commands at a machine and gathers the evidence
+    checks     each takes the evidence of a boot, and returns None or a Finding; the rubric of a lab, which names its checks
     report     the table of rungs, the findings, and the command that repeats a failure
     classroom  grades a class: reads what was handed in, grades each submission in a sandbox, writes tables and pages
     selftest   grades the grader: wrong solutions, mutants, many seeds, the cost of a grade
@@ -17,7 +17,7 @@ A room is a folder. It imports only rooms before it in ROOMS, and all of them ma
 
 A grade of one lab on one architecture runs in this order (grading/__main__.py):
 
-1. session/rubric.py loads labs/<n>-<name>/rubric.toml (the rungs) and checks.py (their checks).
+1. checks/rubric.py loads labs/<n>-<name>/rubric.toml (the rungs) and checks.py (their checks).
 2. For each number of CPUs, session/session.py boots the kernel (machine/machine.py), waits until it is ready, sends the seed, and
    types the lab's commands. The observer logs what each CPU executes.
 3. truth/truth.py builds calls, batches and returns from the observer's log; text/ parses what `cat trace` printed; stimulus/workload.py
@@ -33,4 +33,4 @@ machine/machine.py; the seconds of a command (machine/console.py); JUDGING in se
 
 import qemu  # noqa: F401  # first: it decides whether Python writes bytecode
 
-ROOMS = ("elf", "machine", "text", "truth", "stimulus", "evidence", "checks", "session", "report", "classroom", "selftest")
+ROOMS = ("elf", "machine", "text", "truth", "stimulus", "evidence", "session", "checks", "report", "classroom", "selftest")

@@ -20,6 +20,7 @@ from pathlib import Path
 
 from rich.console import Console
 
+from grading.checks import rubric
 from grading.elf.elf import Kernel
 from grading.elf.handed_in import TREE, broken, tree_of
 from grading.evidence.evidence import Evidence
@@ -28,7 +29,6 @@ from grading.machine.line import UBoot, parts_of
 from grading.machine.machine import ended_by_signals
 from grading.report import progress, replay, report, side_by_side, submit
 from grading.report.beneath import as_handed_out, graded_halves, nothing_own
-from grading.session import rubric
 from grading.session.line_session import Place
 from grading.session.session import BUDGET
 from grading.stimulus.schedules import SCHEDULES

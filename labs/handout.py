@@ -23,7 +23,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
-from grading.session import rubric  # noqa: E402
+from grading.checks import rubric  # noqa: E402
 from qemu import disk  # noqa: E402
 from qemu.isa import ARCHES, ISAS  # noqa: E402
 

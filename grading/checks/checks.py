@@ -55,23 +55,6 @@ def traced(e: Evidence, call: Call) -> bool:
     return calls_tracer(e.kernel, call.site.address, call.word)
 
 
-def rest_text(kernel: Kernel, lab: int) -> bytes:
-    """The kernel's text as it must be while no tracer is on."""
-    text, before = bytearray(kernel.text_bytes()), kernel.isa.word_before.get(kernel.hook)
-    words = [*([before] if before is not None else []), kernel.isa.nop]
-    rest = b"".join(word.to_bytes(4, "little") for word in words)
-    for site in kernel.sites if lab >= 3 else []:
-        end = site.address - kernel.text[0] + 4
-        text[end - len(rest):end] = rest
-    return bytes(text)
-
-
-def differing(kernel: Kernel, a: bytes, b: bytes) -> list[int]:
-    """Addresses of the words in which two copies of text differ; a word that one copy lacks counts as different."""
-    lo, _ = kernel.text
-    return [] if a == b else [lo + i for i in range(0, max(len(a), len(b)), 4) if a[i:i + 4] != b[i:i + 4]]
-
-
 def foreign(kernel: Kernel, addresses: Iterable[int], allowed: set[int]) -> list[int]:
     """The addresses that are not allowed to differ."""
     own = {kernel.symbol(n) for n in ("ftrace_call", "ftrace_graph_call")}  # calls inside the tracer that are patched too
@@ -289,8 +272,7 @@ def rest_at_end(e: Evidence) -> Finding | None:
 def _at_rest(e: Evidence, text: bytes, when: str) -> Finding | None:
     if not text:
         return Finding(f"text was not read {when}")
-    kernel, want = e.kernel, rest_text(e.kernel, e.lab)
-    wrong = [a for a in differing(kernel, text, want) if a != kernel.symbol("ftrace_call")]
+    kernel, want, wrong = e.kernel, e.rest_text, e.changed_at_rest(text)
     if not wrong:
         return None
     found, rest = (word_in(kernel, t, wrong[0]) for t in (text, want))
@@ -320,11 +302,11 @@ def calls_while_on(e: Evidence) -> Finding | None:
 
 def only_selected(e: Evidence) -> Finding | None:
     """While a tracer is on, text is changed at the selected sites and nowhere else."""
-    kernel, rest = e.kernel, rest_text(e.kernel, e.lab)
+    kernel, rest = e.kernel, e.rest_text
     for phase in e.on():
         assert phase.filter
         chosen = {s.address for s in kernel.sites if s.function.name in phase.filter.names}
-        changed = differing(kernel, phase.text, rest)
+        changed = kernel.differing(phase.text, rest)
         wrong = foreign(kernel, changed, chosen)
         if wrong:
             return Finding(f"{phase.name}: {len(wrong)} words of text that the filter {phase.filter} does not select "

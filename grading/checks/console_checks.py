@@ -7,9 +7,11 @@ import zlib
 from collections import Counter
 from collections.abc import Iterator
 
-from grading.checks.checks import all_of, first_difference, first_of, lives, rest_text
+from grading.checks.checks import all_of, first_difference, first_of, lives
 from grading.evidence.evidence import Evidence, Phase, User, Visit
 from grading.evidence.finding import Finding, side_by_side
+from grading.session.line_parts import AT, BACK, PROBES, PROFILE
+from grading.session.line_session import AT_BOOT, AT_END
 from grading.stimulus import seeded, workload
 from grading.text.graph_text import ENTRY, GraphEvent
 from grading.text.trace_text import FunctionEvent, FunctionTrace
@@ -101,8 +103,6 @@ def _nearest(printed: list[list[str]], want: list[str]) -> list[str]:
 
 # ---- events by probes -------------------------------------------------------------------------
 
-PROBES, PROFILE = "probes", "kprobe_profile"  # the phase with probes; in Evidence.files: that file
-AT, BACK = "at", "back"  # the events by probes in functions, and by probes at returns of leaves; a number follows
 NOT_COMPARED = re.compile(r"\+0x[0-9a-f]+/0x[0-9a-f]+(?= <-)|/0x[0-9a-f]+(?=\))")  # where a return goes to in the caller; the function's size
 
 
@@ -229,7 +229,6 @@ def _traces(e: Evidence) -> Finding | None:
 
 # ---- the kernel's text ----------------------------------------------------------------------------
 
-AT_BOOT, AT_END = "text after boot", "text at the end"  # in Evidence.files: what the command `text` printed
 BLOCK = 1024  # bytes of text for each CRC that it prints
 
 
@@ -250,15 +249,15 @@ def _other_text(e: Evidence, when: str, *allowed: bytes) -> Finding | None:
 
 
 def _this_kernel(e: Evidence) -> Finding | None:
-    return _other_text(e, AT_BOOT, e.kernel.text_bytes(), rest_text(e.kernel, e.lab))
+    return _other_text(e, AT_BOOT, e.kernel.text_bytes(), e.rest_text)
 
 
 def at_rest_after_boot(e: Evidence) -> Finding | None:
-    return _traces(e) or _other_text(e, AT_BOOT, rest_text(e.kernel, e.lab))
+    return _traces(e) or _other_text(e, AT_BOOT, e.rest_text)
 
 
 def at_rest_at_end(e: Evidence) -> Finding | None:
-    return _traces(e) or _other_text(e, AT_END, rest_text(e.kernel, e.lab))
+    return _traces(e) or _other_text(e, AT_END, e.rest_text)
 
 
 lives_and_traces = all_of(lives, _this_kernel, _traces)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import errno
 from itertools import pairwise
 
-from grading.checks.registers import PATTERN, below_sp, kept, lost, mistake_of, lone_callbacks, went_on, where
+from grading.checks.registers import PATTERN, below_sp, kept, mistake_of, lone_callbacks, went_on, where
 from grading.evidence.evidence import Evidence, between, once
 from grading.evidence.finding import Finding
 from grading.machine.observer import Record
@@ -153,7 +153,7 @@ def registers_changed(e: Evidence) -> Finding | None:
     if call.landed.v[2] != e.kernel.symbol("entry_elsewhere"):
         return Finding(f"{said}would return to {where(e, call.landed.v[2])}, and not to the changed link", seq=call.seq,
                        mistake="change-not-loaded-back" if call.landed.v[2] == call.parent else "return-address-lost")
-    wrong = lost(e, call, 1 << e.isa.link | sum(1 << n for n in e.isa.arguments[:8]))
+    wrong = e.lost(call, 1 << e.isa.link | sum(1 << n for n in e.isa.arguments[:8]))
     return Finding(f"{said}did not find {e.isa.names[wrong[0]]} as its caller had left it", seq=call.seq,
                    mistake=mistake_of(e.isa, wrong[0])) if wrong else None
 

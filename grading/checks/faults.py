@@ -6,7 +6,7 @@ from enum import Enum
 from typing import NamedTuple
 
 from grading.checks.graph_checks import lost_at_return
-from grading.checks.registers import callback_arguments, lost, unfinished
+from grading.checks.registers import callback_arguments, unfinished
 from grading.evidence.evidence import Evidence, once
 from grading.machine.observer import Record
 from grading.truth.returns import HANDLER
@@ -84,7 +84,7 @@ def register_lost(e: Evidence) -> str:
     """A sentence about the newest call that did not preserve a register, or ''."""
     but = 1 << e.isa.link if e.kernel.symbol(HANDLER) else 0
     found = [(call.landed.seq, call, f"after the call site of {call.name}", numbers) for call in e.truth.calls
-             if call.landed and (numbers := lost(e, call, but))]
+             if call.landed and (numbers := e.lost(call, but))]
     found += [(span.leaving.back.seq, span.call, f"when {span.name} had returned", numbers) for span in e.truth.returns.spans
               if span.leaving and span.leaving.back and (numbers := lost_at_return(e, span))]
     if not found:

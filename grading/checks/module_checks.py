@@ -7,7 +7,6 @@ from errno import ERANGE, errorcode
 
 from grading.checks.align import Alignment, Executed, align, by_cpu, differ
 from grading.checks.checks import first_of, in_time, within
-from grading.checks.registers import lost
 from grading.elf.link import PAGE
 from grading.elf.module import TRAMPOLINE, Module, stubs
 from grading.evidence.evidence import Evidence, Loaded, Visit, Window, during
@@ -254,7 +253,7 @@ def registers_kept(e: Evidence, call: Call) -> Finding | None:
     """After its site the function continues with its caller's registers."""
     if not call.landed or call.landed.addr != call.site.address + 4:
         return Finding(f"{call.name} did not continue after its call site", seq=call.seq)
-    changed = lost(e, call)
+    changed = e.lost(call)
     if changed:
         return Finding(f"{call.name}: {', '.join(e.isa.names[n] for n in changed)} changed between the call site and the instruction after it", seq=call.seq)
     return None

@@ -6,33 +6,13 @@ arguments, the frame records and struct ftrace_regs.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-
-from grading.evidence.evidence import Evidence, once
+from grading.evidence.evidence import Evidence
 from grading.evidence.finding import Finding
 from grading.machine.observer import Record
-from grading.truth.truth import KEPT_NOTHING, Call
+from grading.truth.truth import Call
 from qemu.isa import Isa
 
 PATTERN = 0x5CA1AB1E  # the upper half of the values that kern/apps/registers.c and entry.c put into every register
-
-
-def _mask(numbers: Iterable[int]) -> int:
-    return sum(1 << n for n in numbers)
-
-
-@once
-def free(e: Evidence) -> int:
-    """The mask of registers that the tracer may change. With HOOK=mcount the prologue has saved the link register already."""
-    return _mask((*e.isa.scratch, *((e.isa.link,) if e.kernel.hook == "mcount" else ())))
-
-
-def lost(e: Evidence, call: Call, but: int = 0) -> list[int]:
-    """The registers whose values changed between the call site and the instruction after it, and must not."""
-    if not call.landed or call.landed.addr != call.site.address + 4 or call.landed.v[0] in (0, KEPT_NOTHING):
-        return []
-    mask = call.landed.v[0] & ~free(e) & ~but
-    return [n for n in range(len(e.isa.names)) if mask >> n & 1] if mask else []
 
 
 def mistake_of(isa: Isa, number: int) -> str:
@@ -73,7 +53,7 @@ def below_sp(e: Evidence) -> Finding | None:
 
 
 def kept(e: Evidence, call: Call, but: int = 0) -> Finding | None:
-    wrong = lost(e, call, but)
+    wrong = e.lost(call, but)
     if not wrong:
         return None
     number = max(wrong, key=lambda n: (n in (e.isa.sp, e.isa.fp), -n))
@@ -84,7 +64,7 @@ def kept(e: Evidence, call: Call, but: int = 0) -> Finding | None:
 
 def went_on(e: Evidence, call: Call) -> Finding | None:
     """A finding if the call did not continue at the instruction after its site."""
-    if not call.landed or call.landed.addr == call.site.address + 4:
+    if not call.landed or not call.went_astray:
         return None
     return Finding(f"{call.name} was called, on CPU {call.vcpu}. It must continue at {where(e, call.site.address + 4)}, after its call site, "
                    f"and continued at {where(e, call.landed.addr)}", seq=call.seq)
@@ -97,7 +77,7 @@ def found_as_left(e: Evidence) -> Finding | None:
     if e.truth.below:
         return below_sp(e)
     for call in e.truth.calls:
-        wrong = lost(e, call, 1 << e.isa.link)
+        wrong = e.lost(call, 1 << e.isa.link)
         if wrong:
             return Finding(f"{call.name} was called, on CPU {call.vcpu}, and after its call site {e.isa.names[wrong[0]]} was not what it had been before",
                            seq=call.seq)
@@ -112,7 +92,7 @@ def unfinished(e: Evidence) -> Call | None:
 
 def spoilt(e: Evidence) -> str:
     """For a boot that ended early: the mistake that may have corrupted it, or ''."""
-    wrong: list[int] = next((numbers for call in e.truth.calls if (numbers := lost(e, call))), [])
+    wrong: list[int] = next((numbers for call in e.truth.calls if (numbers := e.lost(call))), [])
     if wrong:
         return mistake_of(e.isa, max(wrong))
     wrong_call = callback_arguments(e)

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 
 from grading.checks.graph_checks import lost_at_return
-from grading.checks.registers import lost
 from grading.checks.seen import Amount, Coverage
 from grading.evidence.evidence import Evidence, between, during, once
 from grading.evidence.finding import Finding
@@ -104,7 +103,7 @@ def _entered_wrong(e: Evidence, call: Call, but: int = 0) -> Wrong | None:
         return None
     if not call.landed or call.landed.addr != call.site.address + 4:
         return "the function did not continue after its call site", call.seq
-    if lost(e, call, but):
+    if e.lost(call, but):
         return "the function did not get the registers that its caller left", call.seq
     return None
 

@@ -34,11 +34,11 @@ from typing import Any, NoReturn, TypeVar
 
 from jsonschema import Draft202012Validator  # type: ignore[import]
 
+from grading.checks import rubric
 from grading.classroom import box, intake, late, layouts, likeness, one, pages, results, tree, workers
 from grading.classroom.intake import Taken, printable
 from grading.classroom.layouts import Submission
 from grading.machine.machine import ended_by_signals
-from grading.session import rubric
 from qemu import disk
 from qemu.emulator import Unfit
 from qemu.machine import ARCHES, ROOT

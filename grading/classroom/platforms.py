@@ -11,9 +11,9 @@ import sys
 import zipfile
 from pathlib import Path
 
+from grading.checks import rubric
 from grading.classroom import tree
 from grading.classroom.box import NoWalls
-from grading.session import rubric
 from qemu.disk import write_whole
 from qemu.machine import ROOT
 

@@ -19,9 +19,9 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
+from grading.checks import rubric
 from grading.classroom.box import NoWalls
 from grading.elf import halves
-from grading.session import rubric
 from qemu import disk, plugin
 from qemu.emulator import for_a_grade
 from qemu.isa import ARCHES, ISAS

@@ -112,6 +112,22 @@ class Kernel:
         lo, hi = self.text
         return self.read(lo, hi - lo)
 
+    def rest_text(self, lab: int) -> bytes:
+        """The text as it must be while no tracer is on."""
+        text, before = bytearray(self.text_bytes()), self.isa.word_before.get(self.hook)
+        words = [*([before] if before is not None else []), self.isa.nop]
+        rest = b"".join(word.to_bytes(4, "little") for word in words)
+        for site in self.sites if lab >= 3 else []:
+            end = site.address - self.text[0] + 4
+            text[end - len(rest):end] = rest
+        return bytes(text)
+
+    def differing(self, a: bytes, b: bytes) -> list[int]:
+        """The addresses of the words in which two copies of text differ. A word that one copy lacks
+        counts as different."""
+        lo, most = self.text[0], max(len(a), len(b))
+        return [] if a == b else [lo + i for i in range(0, most, 4) if a[i:i + 4] != b[i:i + 4]]
+
     def place(self, modules: tuple[Module, ...]) -> None:
         """A boot loads these modules too, each at its address. If two have one address, the sites have the names of the last."""
         self.modules = tuple(dict.fromkeys((*self.modules, *modules)))

@@ -23,7 +23,7 @@ from grading.stimulus.trials import Trial
 from grading.text.graph_text import GraphTrace
 from grading.text.trace_text import FunctionTrace
 from grading.truth.returns import Span
-from grading.truth.truth import Call, Truth
+from grading.truth.truth import KEPT_NOTHING, Call, Truth
 from grading.verdict import Verdict, blamed, limited
 from qemu.isa import ISAS, Isa
 
@@ -357,6 +357,42 @@ class Evidence:
 
     def spans(self, phase: Phase) -> list[Span]:
         return during(phase, self.truth.returns.spans)
+
+    @property
+    def rest_text(self) -> bytes:
+        return self.kernel.rest_text(self.lab)
+
+    def changed_at_rest(self, text: bytes) -> list[int]:
+        """The words of a copy of text that are not as they must be while no tracer is on."""
+        patched = self.kernel.symbol("ftrace_call")
+        return [a for a in self.kernel.differing(text, self.rest_text) if a != patched]
+
+    def right_results(self) -> bool:
+        """Did each workload print the result that follows from its seed?"""
+        phases = [*self.phases, *([self.overwritten] if self.overwritten else [])]
+        return all(self.expected(phase).line in phase.output for phase in phases)
+
+    @once
+    def free(self) -> int:
+        """The mask of registers that the tracer may change. With HOOK=mcount the prologue has saved
+        the link register already."""
+        link = [self.isa.link] if self.kernel.hook == "mcount" else []
+        return sum(1 << n for n in (*self.isa.scratch, *link))
+
+    def lost(self, call: Call, but: int = 0) -> list[int]:
+        """The registers whose values changed between the call site and the instruction after it,
+        and must not."""
+        if not call.landed or call.went_astray or call.landed.v[0] in (0, KEPT_NOTHING):
+            return []
+        mask = call.landed.v[0] & ~self.free() & ~but
+        return [n for n in range(len(self.isa.names)) if mask >> n & 1] if mask else []
+
+    def registers_kept(self) -> bool:
+        """Did every call preserve its registers and continue after its site, did the tracer use no
+        memory below sp, and was there a traced call?"""
+        calls = self.truth.calls
+        return not self.truth.below and any(c.landed for c in calls if c.callbacks) and not any(
+            c.went_astray or self.lost(c) for c in calls)
 
     def expected(self, phase: Phase) -> workload.ExpectedRun:
         return expected_run(phase.seed, self.smp)

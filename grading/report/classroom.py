@@ -14,7 +14,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from grading.session import rubric
+from grading.checks import rubric
 
 
 def grades_in(path: Path, lab: int) -> list[dict[str, Any]]:

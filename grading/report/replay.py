@@ -19,6 +19,7 @@ from rich.console import Console
 from rich.markup import escape
 
 from grading.checks.registers import unfinished
+from grading.checks.rubric import Rung, boot
 from grading.elf.elf import Kernel
 from grading.evidence.evidence import Evidence
 from grading.evidence.finding import Defect, Finding
@@ -26,7 +27,6 @@ from grading.machine.hold import Cpus
 from grading.machine.machine import Run
 from grading.machine.observer import MOST, Kind, saved
 from grading.report.report import cpus
-from grading.session.rubric import Rung, boot
 from grading.session.session import machine_of
 from grading.stimulus.schedules import CALLED, CALLER, CHANGER, SCHEDULES, Schedule
 from grading.verdict import Refused, Stopped, Verdict

@@ -13,12 +13,12 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
+from grading.checks import rubric
 from grading.checks.faults import earlier_defect
+from grading.checks.rubric import Half, Rung
 from grading.checks.seen import too_little
 from grading.evidence.evidence import Evidence
 from grading.evidence.finding import Finding
-from grading.session import rubric
-from grading.session.rubric import Half, Rung
 from grading.stimulus.schedules import SCHEDULES
 from grading.verdict import Stopped, Verdict
 from qemu.disk import write_whole

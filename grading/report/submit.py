@@ -5,7 +5,7 @@ from __future__ import annotations
 import subprocess
 from pathlib import Path
 
-from grading.session import rubric
+from grading.checks import rubric
 from grading.verdict import Refused
 from qemu.disk import write_whole
 from qemu.machine import ROOT

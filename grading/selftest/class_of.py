@@ -26,11 +26,11 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+from grading.checks import rubric
 from grading.classroom import box
 from grading.machine.machine import ended_by_signals
 from grading.selftest import edits, mutants, wrong
 from grading.selftest.mutations import Mutant
-from grading.session import rubric
 from grading.verdict import Verdict
 from qemu.machine import ARCHES, ROOT
 

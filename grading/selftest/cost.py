@@ -12,11 +12,11 @@ import subprocess
 import sys
 from pathlib import Path
 
+from grading.checks import rubric
 from grading.elf.elf import Kernel
 from grading.evidence.evidence import Evidence
 from grading.machine.machine import Run, ended_by_signals
 from grading.report import report
-from grading.session import rubric
 from grading.session.session import WORKLOAD_SECONDS, machine_of
 from qemu.machine import ARCHES, ROOT
 

@@ -11,8 +11,8 @@ import tempfile
 import unittest
 from pathlib import Path
 
+from grading.checks import rubric
 from grading.selftest import wrong
-from grading.session import rubric
 from qemu.machine import ROOT
 
 SEED_WORDS = ["SEED=0123456789abcdef", "ARCH=riscv64", "SMP=1"]

@@ -30,6 +30,7 @@ from typing import Any
 
 from rich.console import Console
 
+from grading.checks import rubric
 from grading.elf.elf import Kernel
 from grading.machine.machine import ended_by_signals
 from grading.report import report, side_by_side
@@ -37,7 +38,6 @@ from grading.selftest import soak, wrong
 from grading.selftest.edits import Unusable
 from grading.selftest.mutations import Mutant, mutants
 from grading.selftest.soak import digest, harness
-from grading.session import rubric
 from grading.verdict import Verdict
 from qemu.isa import ARCHES, ISAS
 from qemu.machine import ROOT

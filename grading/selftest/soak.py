@@ -24,8 +24,8 @@ from pathlib import Path
 from typing import Any
 
 from grading import ROOMS
+from grading.checks import rubric
 from grading.machine.machine import ended_by_signals
-from grading.session import rubric
 from grading.session.session import BUDGET
 from qemu.machine import ARCHES, ROOT, WITH_US
 

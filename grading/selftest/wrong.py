@@ -36,12 +36,13 @@ from pathlib import Path
 
 from rich.console import Console
 
+from grading.checks import rubric
 from grading.elf.elf import Kernel
 from grading.machine.machine import ended_by_signals
 from grading.report import report, side_by_side
 from grading.selftest import edits
 from grading.selftest.edits import SourceEdit, Unusable
-from grading.session import rubric, session
+from grading.session import session
 from grading.verdict import Verdict
 from qemu.machine import ARCHES, ROOT
 

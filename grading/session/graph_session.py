@@ -5,7 +5,6 @@ from __future__ import annotations
 import random
 import re
 
-from grading.checks.checks import rest_at_end
 from grading.elf.elf import Kernel
 from grading.evidence.evidence import Filter, HandUser, Phase, User
 from grading.machine.hold import interleaved
@@ -65,7 +64,7 @@ class GraphSession(Session):
         self._frames_out(machine, Phase("frames out", rng.getrandbits(64), None))
         self._phase(machine, Phase("after", rng.getrandbits(64), None))
         e.text_at_end = self._text(machine)
-        if e.smp == 1 and not rest_at_end(e):  # last of all: afterwards graph tracing may be off permanently
+        if e.smp == 1 and not e.changed_at_rest(e.text_at_end):  # last of all: afterwards graph tracing may be off permanently
             self._say("an interrupt at each instruction")
             e.interrupted = machine.observer.written()
             with machine.observer.recording(), machine.observer.ordering():

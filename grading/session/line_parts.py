@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import random
 
-from grading.checks.console_checks import AT, BACK, PROBES, PROFILE
 from grading.elf.module import Module
 from grading.evidence.evidence import Coming, Going, Loaded, Phase, Visit
 from grading.machine.line import LineConsole
@@ -15,6 +14,9 @@ from grading.stimulus import workload
 from grading.stimulus.seeded import SeededRun
 from grading.text.trace_text import PROBE_LINE, parse
 
+PROBES, PROFILE = "probes", "kprobe_profile"  # the phase with probes; in Evidence.files: that file
+# The events by probes in functions, and by probes at returns of leaves; a number follows.
+AT, BACK = "at", "back"
 BEFORE = " before"  # a file of Going.files before the removal
 ALL_THAT_COME = "*"  # in set_ftrace_notrace: only functions of modules that are loaded later are traced
 

@@ -10,7 +10,6 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
 
-from grading.checks import checks, registers
 from grading.elf.elf import Kernel
 from grading.evidence.evidence import Complaint, Evidence, Filter, Phase, Spoilt
 from grading.machine.machine import Run
@@ -160,7 +159,7 @@ class Session:
                 self._quiet(machine, "entry")
         self._phase(machine, Phase("after", rng.getrandbits(64), None))
         e.text_at_end = self._text(machine)
-        if e.lab >= 3 and not checks.right_result(e):  # a tracer that breaks the workload would break the shell too
+        if e.lab >= 3 and e.right_results():  # a tracer that breaks the workload would break the shell too
             self._quiet(machine, "echo function > current_tracer")
             e.text_traced = self._text(machine)
             self._quiet(machine, "echo nop > current_tracer; echo > trace")
@@ -189,7 +188,7 @@ class Session:
             with self._recorded(machine, pattern):
                 self._quiet(machine, "registers")
             e.truth = truth.read(self._kernel, machine.observer.records(pattern.first, pattern.last))
-        kept = lab < 3 and e.smp > 1 or not registers.registers_kept(e)
+        kept = lab < 3 and e.smp > 1 or e.registers_kept()
         if kept and lab == 1 and e.smp == 1:
             self._say("registers, step by step")
             steps.watch(machine, self._kernel, e.steps)

@@ -26,11 +26,11 @@ from unittest.mock import patch
 
 from jsonschema import Draft202012Validator  # type: ignore[import]
 
+from grading.checks import rubric
 from grading.classroom import __main__ as main
 from grading.classroom import box, intake, late, likeness, one, pages, results, tree
 from grading.classroom.intake import Taken
 from grading.classroom.layouts import CANVAS, GRADESCOPE, MOODLE, Submission
-from grading.session import rubric
 from grading.tests.needs import user_namespaces
 from qemu.machine import ARCHES, ROOT
 

@@ -7,9 +7,9 @@ import tempfile
 import unittest
 from pathlib import Path
 
+from grading.checks import rubric
 from grading.selftest import edits
 from grading.selftest.edits import TOP, Unusable
-from grading.session import rubric
 from qemu.machine import ARCHES, ROOT
 
 C = """\

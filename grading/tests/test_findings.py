@@ -12,6 +12,7 @@ from unittest import mock
 
 from rich.console import Console
 
+from grading.checks import rubric
 from grading.checks import checks, entry, faults, graph_checks
 from grading.checks.align import Divergence
 from grading.checks.faults import Access
@@ -23,7 +24,6 @@ from grading.machine.observer import Kind, Record
 from grading.report import replay, report
 from grading.report.replay import Moment
 from grading.selftest.soak import harness
-from grading.session import rubric
 from grading.tests.test_registers import CALLER, FUNCTIONS, TEXT, RecordedCalls, record
 from grading.text.graph_text import ENTRY, GraphEvent
 from grading.truth.returns import Leaving, Span

@@ -10,11 +10,11 @@ import dataclasses
 import unittest
 from typing import Any
 
+from grading.checks import rubric
 from grading.checks import checks
 from grading.elf.elf import Kernel
 from grading.evidence.evidence import Evidence
 from grading.tests.mutants import SEED, build
-from grading.session import rubric
 from grading.session.session import Session
 from grading.stimulus.trials import Trial
 from grading.text.trace_text import FunctionEvent

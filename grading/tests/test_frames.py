@@ -7,6 +7,7 @@ import dataclasses
 import unittest
 from typing import Any
 
+from grading.checks import rubric
 from grading.checks import frames, graph_checks, order, rare
 from grading.checks.checks import Check
 from grading.checks.frames import REFUSED, WANTED, Try
@@ -14,7 +15,6 @@ from grading.elf.elf import Kernel
 from grading.evidence.evidence import Evidence
 from grading.machine.observer import Record
 from grading.tests.mutants import SEED, build
-from grading.session import rubric
 from grading.truth.returns import Span
 from qemu.machine import ARCHES, ROOT
 

@@ -6,6 +6,7 @@ import unittest
 from pathlib import Path
 from unittest import mock
 
+from grading.checks import rubric
 from grading.checks import checks, graph_checks
 from grading.checks.align import align
 from grading.checks.checks import Check
@@ -13,7 +14,6 @@ from grading.checks.graph_align import differ, steps
 from grading.elf.elf import Function, Kernel, Site
 from grading.evidence.evidence import Evidence, Filter, Phase, User
 from grading.machine.observer import Kind, Record
-from grading.session import rubric
 from grading.session.graph_session import GraphSession
 from grading.text.graph_text import ENTRY, RETURN, GraphEvent, GraphTrace
 from grading.truth.returns import Places, Reader, Span

@@ -6,13 +6,13 @@ import copy
 import dataclasses
 import unittest
 
+from grading.checks import rubric
 from grading.checks import checks, graph_checks
 from grading.checks.checks import Check
 from grading.elf.elf import Kernel
 from grading.evidence.evidence import Evidence
 from grading.machine.observer import Record
 from grading.tests.mutants import SEED, build
-from grading.session import rubric
 from grading.text.graph_text import RETURN, GraphEvent
 from grading.truth.returns import HANDLER
 from qemu.machine import ROOT

@@ -12,11 +12,11 @@ from pathlib import Path
 from elftools.elf.elffile import ELFFile  # type: ignore[import]
 
 from grading import __main__ as program
+from grading.checks import rubric
 from grading.elf import handed_in
 from grading.elf.elf import Kernel
 from grading.elf.halves import halves
 from grading.tests.mutants import build
-from grading.session import rubric
 from qemu.machine import ARCHES, ROOT
 
 GCC = {"riscv64": "riscv64-linux-gnu-gcc", "arm64": "aarch64-linux-gnu-gcc"}

@@ -27,15 +27,14 @@ import serial  # type: ignore
 from rich.console import Console as Screen
 from serial.rfc2217 import PortManager  # type: ignore
 
-from grading.checks.console_checks import AT_BOOT, AT_END, PROBES, PROFILE
+from grading.checks import rubric
 from grading.elf.elf import Kernel
 from grading.elf.module import Module
 from grading.evidence.evidence import Coming, Evidence, Filter, Going, Loaded, Phase, User, Visit
 from grading.machine.line import LineConsole, UBoot, open_line
 from grading.report import report
-from grading.session import rubric
-from grading.session.line_parts import BEFORE
-from grading.session.line_session import Place
+from grading.session.line_parts import BEFORE, PROBES, PROFILE
+from grading.session.line_session import AT_BOOT, AT_END, Place
 from grading.session.module_session import INSIDE, OTHER, REQUEST, SECOND
 from grading.stimulus import seeded, workload
 from grading.text import graph_text

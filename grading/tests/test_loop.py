@@ -21,6 +21,7 @@ import pexpect  # type: ignore[import]
 from rich.console import Console
 
 from grading import __main__ as program
+from grading.checks import rubric
 from grading.elf.elf import Kernel
 from grading.evidence.evidence import Evidence
 from grading.evidence.finding import Finding
@@ -28,7 +29,6 @@ from grading.machine.observer import HEADER, SLOT, Kind
 from grading.report import progress, replay, report, side_by_side, submit
 from grading.selftest import wrong
 from grading.tests.mutants import Mistake, build, forgets_an_argument, returns_at_once, wrong_kernel
-from grading.session import rubric
 from grading.tests.test_recordmcount import COMPARES
 from grading.verdict import Refused
 from qemu import plugin

@@ -13,12 +13,12 @@ from unittest import mock
 
 from docs.book.pages import Book, mistakes
 from grading import ROOMS
+from grading.checks import rubric
+from grading.checks.rubric import checks_of
 from grading.evidence.evidence import Evidence
 from grading.evidence.finding import Finding
 from grading.report import report
 from grading.selftest import edits, wrong
-from grading.session import rubric
-from grading.session.rubric import checks_of
 from grading.verdict import Verdict
 from qemu.machine import ROOT
 

@@ -12,17 +12,16 @@ from pathlib import Path
 from elftools.elf.elffile import ELFFile  # type: ignore[import]
 
 from grading.checks import integrity, module_checks
-from grading.checks.checks import rest_text
 from grading.elf.elf import Function, Kernel, Site
 from qemu.isa import ISAS
 from qemu.isa.common import Way, Words
+from grading.checks.rubric import checks_of
 from grading.elf.link import PAGE, Layout
 from grading.elf.module import TRAMPOLINE, Module
 from grading.evidence.evidence import Evidence, Loaded, Overwritten, Redirected
 from grading.evidence.finding import Finding
 from grading.machine.observer import Kind
 from grading.session.module_session import INSIDE
-from grading.session.rubric import checks_of
 from grading.tests.test_registers import HandMade, record
 from grading.truth.truth import TRAMPOLINE_ENCODER, TRAMPOLINE_READER, TRAMPOLINE_WORDS
 from grading.verdict import Stopped
@@ -190,7 +189,7 @@ class OtherWords(HandMadeModule):
         loaded = Loaded(module, True, module.text)
         words = {module.trampoline(n) + 4 * i: w for n in range(len(STUBS)) for i, w in enumerate(way(loaded.trampoline(module.text, n)))}
         text = patched(module, module.text, words)
-        return Redirected(loaded, wanted, "ftrace: its trampoline at 0x1 must lead to", text, text, rest_text(e.kernel, 7))
+        return Redirected(loaded, wanted, "ftrace: its trampoline at 0x1 must lead to", text, text, e.kernel.rest_text(7))
 
     def test_a_trampoline_that_leads_elsewhere_is_reported_and_nothing_is_written(self) -> None:
         for arch in ARCHES:

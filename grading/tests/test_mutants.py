@@ -12,12 +12,12 @@ from pathlib import Path
 from typing import Any
 from unittest import mock
 
+from grading.checks import rubric
 from grading.evidence.finding import Finding
 from grading.report.report import Grade, Result
 from grading.selftest import mutants, mutations, wrong
 from grading.selftest.edits import Unusable
 from grading.selftest.mutations import Mutant
-from grading.session import rubric
 from grading.verdict import Verdict
 from qemu.machine import ARCHES, ROOT
 

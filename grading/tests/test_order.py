@@ -8,12 +8,12 @@ import dataclasses
 import unittest
 from typing import Any
 
+from grading.checks import rubric
 from grading.checks import order
 from grading.checks.checks import Check
 from grading.checks.shadow import Stack, whole
 from grading.elf.elf import Kernel
 from grading.evidence.evidence import Evidence
-from grading.session import rubric
 from grading.tests import mutants
 from grading.truth import truth
 from qemu.isa import ARCHES, ARM64, ISAS

@@ -9,10 +9,10 @@ from typing import Any
 from grading.checks.probe_schedules import PATCH, patches_under_schedules, probes_under_schedules
 from grading.elf.elf import Function, Site
 from qemu.isa import ISAS
+from grading.checks import rubric
 from grading.evidence.evidence import Evidence
 from grading.evidence.finding import Finding
 from grading.machine.observer import Kind, Record
-from grading.session import rubric
 from grading.stimulus.schedules import CALLED, CALLER, Change, Played, Schedule, ScheduleRun
 from grading.tests.test_registers import HandMade
 from grading.truth import probes

@@ -258,7 +258,7 @@ class Seen(RecordedCalls):
     def entries(self, arch: str, **second: Any) -> Evidence:
         """The three calls of entry_traced; in the second the function found every argument changed."""
         site, flipped = FUNCTIONS[1].start + 4, tuple(~value & entry.MASK for value in self.ARGUMENTS)
-        changed: dict[str, Any] = {"mask": registers._mask(ISAS[arch].arguments[:8]), "arguments": flipped, "link": FUNCTIONS[4].start} | second
+        changed: dict[str, Any] = {"mask": sum(1 << n for n in ISAS[arch].arguments[:8]), "arguments": flipped, "link": FUNCTIONS[4].start} | second
         tracer, skipper = ([self.callback(arch, site=site)._replace(addr=FUNCTIONS[n].start)] for n in (8, 9))
         e = self.evidence(arch, self.call("entry_traced", callbacks=tracer), self.call("entry_traced", callbacks=tracer, **changed),
                           self.call("entry_traced", callbacks=skipper, at=FUNCTIONS[5].start))

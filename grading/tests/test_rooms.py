@@ -31,6 +31,7 @@ class RoomsOfTheHarness(unittest.TestCase):
             self.assertEqual(self.importing(f"if True:\n{line}" if line[0] == " " else line), [said])
 
     def test_the_harness_s_own_rooms(self) -> None:
+        self.assertLess(ROOMS.index("session"), ROOMS.index("checks"), "a session judges nothing")
         self.assertEqual(wrong(ROOT / "grading"), [])
         modules = {p.parent.name for p in ROOT.glob("grading/*/*.py")} - {"tests"}
         self.assertEqual(modules, set(ROOMS))

@@ -7,8 +7,8 @@ import unittest
 
 from rich.console import Console
 
+from grading.checks import rubric
 from grading.report import progress, report
-from grading.session import rubric
 
 
 class Rubrics(unittest.TestCase):

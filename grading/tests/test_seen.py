@@ -13,11 +13,11 @@ from grading.checks import checks, integrity, seen
 from grading.checks.seen import Amount, Coverage
 from grading.elf.elf import Kernel
 from qemu.isa import ISAS
+from grading.checks import rubric
 from grading.evidence.evidence import Evidence, Phase
 from grading.evidence.finding import Defect, Finding
 from grading.report import report
 from grading.tests.mutants import SEED, build
-from grading.session import rubric
 from qemu.machine import ARCHES, ROOT
 
 TEXT = 0x10000
@@ -91,9 +91,9 @@ class Amounts(unittest.TestCase):
 
     def test_a_difference_in_length_is_a_difference(self) -> None:
         kernel, text = self.e.kernel, bytes(64)
-        self.assertEqual(checks.differing(kernel, text, text), [])
-        self.assertEqual(checks.differing(kernel, text, text[:-8]), [TEXT + 56, TEXT + 60])
-        self.assertEqual(checks.differing(kernel, text[:-8], text), [TEXT + 56, TEXT + 60])
+        self.assertEqual(kernel.differing(text, text), [])
+        self.assertEqual(kernel.differing(text, text[:-8]), [TEXT + 56, TEXT + 60])
+        self.assertEqual(kernel.differing(text[:-8], text), [TEXT + 56, TEXT + 60])
         self.e.texts = [(0, bytes(60))]
         self.assertIsNotNone(integrity.as_linked(self.e))
 

@@ -15,7 +15,7 @@ from contextlib import suppress
 from pathlib import Path
 from unittest.mock import patch
 
-from grading.session import rubric
+from grading.checks import rubric
 from grading.tests.mutants import build
 from qemu.machine import ARCHES, FINISHED, LAST_LAB, ROOT
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 import unittest
 
+from grading.checks import rubric
 from grading.selftest import handed_out
 from grading.selftest.handed_out import SEED_WORDS
-from grading.session import rubric
 from qemu.machine import ROOT
 
 

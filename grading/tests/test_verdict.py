@@ -13,13 +13,14 @@ from pathlib import Path
 from unittest import mock
 
 from grading import __main__ as program
+from grading.checks import rubric
 from grading.elf.elf import Kernel
 from grading.evidence import evidence
 from grading.evidence.evidence import Evidence
 from grading.machine.gdbstub import QemuError
 from grading.machine.machine import Run
 from grading.report import report
-from grading.session import rubric, session
+from grading.session import session
 from grading.tests import mutants
 from grading.truth import truth
 from grading.verdict import Stopped, Verdict, blamed

@@ -71,6 +71,11 @@ class Call:
     def __post_init__(self) -> None:
         self.name = self.site.function.name
 
+    @property
+    def went_astray(self) -> bool:
+        """Did it continue, but not at the instruction after its site?"""
+        return bool(self.landed and self.landed.addr != self.site.address + 4)
+
 
 class UserEvent(NamedTuple):
     """A handler of a function_graph user that the program graph registered ran, or read its data."""

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from errno import EFAULT, EINVAL, ERANGE, errorcode
 
 from grading.checks import faults
-from grading.checks.checks import (all_of, calls_tracer, calls_while_on, differing, every_site, foreign, lives, named, of_kind, only_selected,
-                            rest_at_boot, rest_at_end, rest_text, right_parents, silent_trampolines, something_called,
+from grading.checks.checks import (all_of, calls_tracer, calls_while_on, every_site, foreign, lives, named, of_kind, only_selected,
+                            rest_at_boot, rest_at_end, right_parents, silent_trampolines, something_called,
                             synchronised, three_agree, traced, word_in)
 from grading.checks.console_checks import at_rest_after_boot, at_rest_at_end, lives_and_traces, parents_as_expected
 from grading.checks.faults import Access
@@ -150,7 +150,7 @@ def refused(e: Evidence) -> Finding | None:
             f"became     {found:08x}  {kernel.disassemble(site.address, found)}"], mistake="wrote-without-looking")
     if f"refused to write the call site of {name} " not in was.printed:
         return Finding(f"the call site of {name} held another word than the {'call' if e.smp > 1 else 'nop'}, and the kernel did not report it")
-    changed = foreign(kernel, differing(kernel, was.text, rest_text(kernel, e.lab)), {site.address})
+    changed = foreign(kernel, kernel.differing(was.text, e.rest_text), {site.address})
     if changed:
         return Finding(f"a site was refused, and text was changed elsewhere: {kernel.name_at(changed[0])}")
     ran = [call for call in during(was, e.truth.calls) if traced(e, call)]

@@ -14,7 +14,7 @@ import statistics
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from grading.checks.checks import (all_of, argument, calls_while_on, every_site, first_difference, first_of, lives, named, not_started, of_kind, only_selected, rest_at_boot, rest_at_end, rest_text, result_printed, right_arguments,
+from grading.checks.checks import (all_of, argument, calls_while_on, every_site, first_difference, first_of, lives, named, not_started, of_kind, only_selected, rest_at_boot, rest_at_end, result_printed, right_arguments,
                             right_parents, right_result, silent_trampolines, something_called, synchronised, three_agree,
                             within, wrong_argument)
 from grading.checks.console_checks import lives_and_traces, printed_as_expected
@@ -411,7 +411,7 @@ def _notrace(e: Evidence, finding: Finding) -> str:
     for phase in e.on() if not e.complaint else []:
         assert phase.filter
         if phase.filter.notrace and phase.text:
-            rest, lo = rest_text(e.kernel, e.lab), e.kernel.text[0]
+            rest, lo = e.rest_text, e.kernel.text[0]
             refused = [s.address - lo for s in e.kernel.sites if s.function.name not in phase.filter.names
                        and any(fnmatch.fnmatchcase(s.function.name, g) for g in phase.filter.notrace.split())]
             if refused and all(phase.text[a:a + 4] != rest[a:a + 4] for a in refused):

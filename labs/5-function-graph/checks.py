@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from grading.checks import faults, graph_checks
-from grading.checks.checks import all_of, lives, named, of_kind, only_selected, rest_text, right_arguments, right_result, synchronised, traced, word_in
+from grading.checks.checks import all_of, lives, named, of_kind, only_selected, right_arguments, right_result, synchronised, traced, word_in
 from grading.checks.console_checks import lives_and_traces, nested_as_expected
 from grading.checks.entry import handler_arguments
 from grading.checks.faults import Access
@@ -31,7 +31,7 @@ SESSION = GraphSession
 
 def _call_left(e: Evidence, finding: Finding) -> str:
     """At the end the call in ftrace_graph_stub is still there."""
-    at, rest = e.kernel.symbol("ftrace_graph_call"), rest_text(e.kernel, e.lab)
+    at, rest = e.kernel.symbol("ftrace_graph_call"), e.rest_text
     return "call-left-behind" if e.text_at_end and word_in(e.kernel, e.text_at_end, at) != word_in(e.kernel, rest, at) else ""
 
 

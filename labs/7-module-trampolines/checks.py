@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from grading.checks.checks import all_of, differing, first_of, foreign, lives, named, rest_at_boot, rest_at_end, rest_text, right_result
+from grading.checks.checks import all_of, first_of, foreign, lives, named, rest_at_boot, rest_at_end, right_result
 from grading.checks.console_checks import lives_and_traces, runs_printed, unlike
 from grading.checks.faults import lock_misused
 from grading.checks.integrity import as_linked
@@ -43,7 +43,7 @@ def _followed(e: Evidence, was: Redirected) -> Finding | None:
                 mistake=_not_followed(e, was))
     if was.before != was.after:
         return Finding(f"the trampolines of {module.name} led elsewhere, and other words of its text were written")
-    changed = foreign(e.kernel, differing(e.kernel, was.kernel, rest_text(e.kernel, e.lab)), set())
+    changed = foreign(e.kernel, e.kernel.differing(was.kernel, e.rest_text), set())
     if changed:
         return Finding(f"the trampolines of {module.name} led elsewhere, and text was changed at {e.kernel.name_at(changed[0])}", address=changed[0])
     if "its trampoline at" not in was.printed:

@@ -7,7 +7,7 @@ import errno
 from collections import Counter
 from typing import NamedTuple
 
-from grading.checks.checks import Check, all_of, differing, executed_as_expected, lives, rest_at_boot, rest_text, right_result, within
+from grading.checks.checks import Check, all_of, executed_as_expected, lives, rest_at_boot, right_result, within
 from grading.checks.console_checks import at_rest_at_end, lives_and_traces, probes_printed, returns_printed
 from grading.checks.integrity import as_linked
 from grading.checks.probe_schedules import PATCH, patches_under_schedules, probes_under_schedules
@@ -645,8 +645,8 @@ def as_before(e: Evidence) -> Finding | None:
     """After the last probe is unregistered, text is as it was before the first; only the slots may hold old copies."""
     if not e.text_at_end:
         return Finding("text was not read after the last probe was unregistered")
-    want = rest_text(e.kernel, e.lab)
-    wrong = [a for a in differing(e.kernel, e.text_at_end, want) if a != e.kernel.symbol("ftrace_call") and a not in probes.slots(e.kernel)]
+    want = e.rest_text
+    wrong = [a for a in e.kernel.differing(e.text_at_end, want) if a != e.kernel.symbol("ftrace_call") and a not in probes.slots(e.kernel)]
     if not wrong:
         return None
     return Finding(f"{len(wrong)} words of text are wrong after the last probe was unregistered, first at {e.kernel.name_at(wrong[0])}", address=wrong[0])

@@ -5,7 +5,7 @@ import unittest
 from pathlib import Path
 
 from docs.book import pages, site, source
-from grading.session import rubric
+from grading.checks import rubric
 
 ROOT = Path(__file__).resolve().parents[3]
 
