@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING
 from elftools.elf.elffile import ELFFile  # type: ignore[import]
 
 from grading.verdict import Stopped, Verdict
+from kern.ftrace.tools.kernel_elf import Elf
 from qemu.isa import ISAS, Isa
 
 if TYPE_CHECKING:
@@ -46,42 +47,22 @@ class Site:
     rest: int  # the word after boot, while no tracer is on
 
 
-class Kernel:
+class Kernel(Elf):
     """One built kernel."""
 
     modules: tuple[Module, ...] = ()  # the modules that its boots load
 
     def __init__(self, path: Path, arch: str) -> None:
-        self.path = path
+        super().__init__(path)
         self.arch = arch
         self.isa: Isa = ISAS[arch]
-        self.symbols: dict[str, int] = {}
-        self._sizes: dict[str, int] = {}
-        self._several: set[str] = set()  # names that several symbols have
-        self._segments: list[tuple[int, bytes]] = []
         self._members: dict[str, dict[str, int]] = {}
-        with path.open("rb") as file:
-            self._read(ELFFile(file))
-
-    def _read(self, elf: ELFFile) -> None:
-        table = elf.get_section_by_name(".symtab")
-        functions: list[Function] = []
-        for symbol in table.iter_symbols():
-            value, size = int(symbol["st_value"]), int(symbol["st_size"])
-            if symbol.name and symbol["st_shndx"] != "SHN_UNDEF":
-                if self.symbols.setdefault(symbol.name, value) != value:
-                    self._several.add(symbol.name)
-                self._sizes.setdefault(symbol.name, size)
-            if symbol["st_info"]["type"] == "STT_FUNC" and size:
-                functions.append(Function(symbol.name, value, value + size))
-        self.functions = sorted(functions, key=lambda f: f.start)
+        named = [s for s in self.table if s.name and s.section != "SHN_UNDEF"]
+        self._sizes = {s.name: s.size for s in reversed(named)}
+        self._several = {s.name for s in named if self.symbols[s.name] != s.value}
+        self.functions = sorted((Function(s.name, s.value, s.value + s.size) for s in self.table
+                                 if s.kind == "STT_FUNC" and s.size), key=lambda f: f.start)
         self._starts = [f.start for f in self.functions]
-        for section in elf.iter_sections():
-            if section["sh_type"] == "SHT_PROGBITS" and section["sh_flags"] & 2:
-                self._segments.append((int(section["sh_addr"]), section.data()))
-        entries = elf.get_section_by_name("__patchable_function_entries")
-        data = entries.data() if entries else b""
-        self._entries = [e for (e,) in struct.iter_unpack("<Q", data) if e]
 
     def symbol(self, name: str) -> int:
         """The symbol's address; 0 if this stage does not have it. A name that several symbols have is refused: a handed-in file could use it to
@@ -94,16 +75,10 @@ class Kernel:
     def text(self) -> tuple[int, int]:
         return self.symbol("_text"), self.symbol("_etext")
 
-    def read(self, address: int, size: int) -> bytes:
-        for start, data in self._segments:
-            if start <= address and address + size <= start + len(data):
-                return data[address - start:address - start + size]
-        raise ValueError(f"{address:#x} is not in {self.path.name}")
-
     def is_in(self, image: bytes) -> bool:
         """Does this image, which is what a machine boots, have the bytes of this ELF file?"""
-        base = min(start for start, _ in self._segments)
-        return all(image[start - base:start - base + len(data)] == data for start, data in self._segments)
+        base = min(start for start, _ in self.loaded)
+        return all(image[start - base:start - base + len(data)] == data for start, data in self.loaded)
 
     def word(self, address: int) -> int:
         return int.from_bytes(self.read(address, 4), "little")
@@ -160,7 +135,7 @@ class Kernel:
 
     @property
     def hook(self) -> str:
-        return "entry" if self._entries else "mcount"
+        return "entry" if self.entries else "mcount"
 
     @property
     def link_register(self) -> int:
@@ -170,12 +145,12 @@ class Kernel:
     @cached_property
     def sites(self) -> list[Site]:
         """Every call site that the compiler made, sorted by address."""
-        found = self._entry_sites() if self._entries else self._mcount_sites()
+        found = self._entry_sites() if self.entries else self._mcount_sites()
         return sorted(found, key=lambda s: s.address)
 
     def _entry_sites(self) -> list[Site]:
         skip, nop = self.isa.entry_skip, self.isa.nop
-        return [self._site(entry + skip, nop) for entry in self._entries]
+        return [self._site(entry + skip, nop) for entry in self.entries]
 
     def _mcount_sites(self) -> list[Site]:
         lo, hi = self.text
@@ -243,15 +218,6 @@ class Kernel:
         """The target of a jump of one or two words; 0: unknown."""
         jump = self.isa.any_jump(address, self.word(address - 4), self.word(address))
         return jump[0] if jump else 0
-
-    def records(self) -> list[tuple[int, bytes]]:
-        """The kernel's own table: (site address, the other bytes of the record)."""
-        count, table = self.symbol("ftrace_record_count"), self.symbol("ftrace_records")
-        if not count or not table:
-            return []
-        data = self.read(table, 8 * struct.unpack("<I", self.read(count, 4))[0])
-        base = self.symbol("_text")
-        return [(base + offset, rest) for offset, rest in struct.iter_unpack("<I4s", data)]
 
     def disassemble(self, address: int, word: int | None = None) -> str:
         """The instruction at this address, or `word` as if it were there, with the name of the function to which it jumps."""

@@ -244,7 +244,7 @@ AT_REST = LINKED[:1024] + NOP.to_bytes(4, "little") + LINKED[1028:]  # the one c
 def fake_kernel() -> Kernel:
     """What the checks of the console need of one."""
     return cast(Kernel, SimpleNamespace(path="callsite.elf", arch="riscv64", hook="entry", text=(0x1000, 0x1000 + len(LINKED)), text_bytes=lambda: LINKED,
-                                        sites=[SimpleNamespace(address=0x1400)], isa=SimpleNamespace(nop=NOP), symbol=lambda name: 0, name_at=hex))
+                                        rest_text=lambda lab: AT_REST, symbol=lambda name: 0, name_at=hex))
 
 
 def crcs(text: bytes) -> str:

@@ -42,7 +42,7 @@ class ProbeKernel(HandMade):
         text = bytearray(b"".join(self._plain(n) for n in range((self.functions[-1].end - TEXT) // 4)))
         for at in AT.values():
             text[at + SIZE - 4 - TEXT:at + SIZE - TEXT] = ISAS[arch].ret.to_bytes(4, "little")
-        self._segments = [(TEXT, bytes(text))]
+        self.loaded = [(TEXT, bytes(text))]
         self.sites = [Site(f.start + 4, f, self.isa.nop, self.isa.nop) for f in self.functions[:-1]]
 
     def _plain(self, n: int) -> bytes:

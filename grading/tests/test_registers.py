@@ -36,7 +36,7 @@ class HandMade(Kernel):
         self.arch, self.path, self.isa = arch, Path("callsite.elf"), ISAS[arch]
         self.functions, self._starts = FUNCTIONS, [f.start for f in FUNCTIONS]
         self.symbols = {f.name: f.start for f in FUNCTIONS} | {"_text": TEXT, "_etext": FUNCTIONS[-1].end, "function_trace_op": OP}
-        self._several, self._entries, self._segments = set(), [1] * (hook == "entry"), [(TEXT, bytes(0x2000))]
+        self._several, self.entries, self.loaded = set(), [1] * (hook == "entry"), [(TEXT, bytes(0x2000))]
         self._sizes: dict[str, int] = {}
         self.sites = [Site(f.start + 4, f, self.isa.nop, self.isa.nop) for f in FUNCTIONS[:3]]
 

@@ -29,9 +29,9 @@ class Nothing(Kernel):
 
     def __init__(self, arch: str, lab: int) -> None:  # pylint: disable=super-init-not-called
         self.arch, self.path, self.isa = arch, Path("/nothing-is-here/callsite.elf"), ISAS[arch]
-        self.functions, self._starts, self.sites, self._segments = [], [], [], [(TEXT, bytes(64))]
+        self.functions, self._starts, self.sites, self.loaded = [], [], [], [(TEXT, bytes(64))]
         self.symbols = {"_text": TEXT, "_etext": TEXT + 64}
-        self._several, self._entries, self._sizes = set(), [1] * (lab > 3), {}
+        self._several, self.entries, self._sizes = set(), [1] * (lab > 3), {}
 
     def members(self, structure: str) -> dict[str, int]:
         return defaultdict(int)

@@ -8,11 +8,11 @@ in the judge. Registers are numbered as in instructions; the numbers after these
 
 from __future__ import annotations
 
-from qemu.isa.arm64 import Arm64
-from qemu.isa.riscv64 import Riscv64
+from qemu.isa.arm64 import Arm64Isa
+from qemu.isa.riscv64 import Riscv64Isa
 
-Isa = Riscv64 | Arm64
-RISCV64, ARM64 = Riscv64(), Arm64()
+Isa = Riscv64Isa | Arm64Isa
+RISCV64, ARM64 = Riscv64Isa(), Arm64Isa()
 ISAS: dict[str, Isa] = {RISCV64.name: RISCV64, ARM64.name: ARM64}
 ARCHES = tuple(ISAS)
 

@@ -8,7 +8,7 @@ from qemu.isa.common import (ARGUMENT_REGISTERS, MASK64, MIB, Change, Forms, Way
                              signed)
 
 
-class Riscv64:
+class Riscv64Isa:
     """`address` is always the address of the instruction."""
 
     name = "riscv64"

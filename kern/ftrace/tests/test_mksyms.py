@@ -163,14 +163,14 @@ class EveryFunction(unittest.TestCase):
 
     def parameters(self, elf: Path) -> Iterator[tuple[str, str, Place, Place, Place]]:
         """Function, parameter; places by the convention, the location, the table. Not of clones."""
-        names = mksyms.symbols(elf.read_bytes())[2]
+        names = mksyms.symbols(mksyms.Elf(elf))[2]
         for start, (unit, function) in mksyms.functions_of(str(elf)).items():
             name = next((names[a] for a in (start, start - 4, start - 8) if a in names), ".")
             if "." in name:
                 continue
             named = mksyms.origin(function, "DW_AT_name").attributes["DW_AT_name"]
             self.assertEqual(name, named.value.decode())
-            by_convention = ByConvention(unit.unit, unit.lists, unit.arch).places(function, False)
+            by_convention = ByConvention(unit.unit, unit.lists, unit.isa).places(function, False)
             for die, (parameter, kind, place), (_, _, in_table) in zip(
                     mksyms.parameters_of(function), by_convention, unit.places(function, False)):
                 yield name, parameter, place, unit.located(die, kind, function), in_table

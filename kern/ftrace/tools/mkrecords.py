@@ -20,8 +20,8 @@ The folder tools/, in the order in which the Makefile runs it for a kernel:
     6. second link  with both tables, which come after text, so no site moves
     7. proof.py     reads the new kernel and indirect-calls; if it fails, there is no kernel
 
-walls.py is the sandbox of compile.py and mkrecords.py, and output.py writes what 2, 4 and 5
-print; no other program here imports another one. `make lint` runs rooms.py.
+walls.py is the sandbox of compile.py and mkrecords.py, kernel_elf.py reads the kernel for 4, 5 and
+7, and output.py writes what 2, 4 and 5 print; no other program here imports another one. `make lint` runs rooms.py.
 """
 import os
 import re
@@ -29,10 +29,9 @@ import signal
 import sys
 from dataclasses import dataclass
 
-from elftools.elf.elffile import ELFFile
-
 sys.dont_write_bytecode = True  # on a full disk Python 3.11 may write half of it, which is read the next time
 import walls  # noqa: E402
+from kernel_elf import Elf  # noqa: E402
 from output import put  # noqa: E402
 from walls import Refused, printable  # noqa: E402
 
@@ -41,7 +40,7 @@ DISABLED = 1 << 24  # FTRACE_FL_DISABLED, in the upper word of a record
 
 
 @dataclass
-class Kernel:
+class Offsets:
     """The values that the table may contain: offsets from _text."""
 
     base: int
@@ -55,13 +54,12 @@ class Table:
     regions: list[tuple[int, int]]  # first record, stubs
 
 
-def read_kernel(path: str) -> Kernel:
-    with open(path, "rb") as file:
-        symbols = {s.name: s["st_value"] for s in ELFFile(file).get_section_by_name(".symtab").iter_symbols()}
+def read_kernel(path: str) -> Offsets:
+    symbols = Elf(path).symbols
     base = symbols["_text"]
     marks = (symbols.get("ftrace_stubs", symbols["__ftrace_text_start"]), *(
         value for name, value in symbols.items() if re.fullmatch(r"ftrace_island_\d+", name)))
-    return Kernel(base, symbols["_etext"] - base, {mark - base for mark in marks})
+    return Offsets(base, symbols["_etext"] - base, {mark - base for mark in marks})
 
 
 # ---- run ------------------------------------------------------------------------
@@ -145,7 +143,7 @@ def parse(text: str) -> tuple[Table, int]:
     return Table(records, regions), counted[0][0]
 
 
-def check(table: Table, counted: int, kernel: Kernel) -> None:
+def check(table: Table, counted: int, kernel: Offsets) -> None:
     if counted != len(table.records):
         raise Refused(f"it says that there are {counted} records, and prints {len(table.records)}")
     for number, (offset, state) in enumerate(table.records):

@@ -17,7 +17,6 @@ source: there only the location counts. What is not known has the place "?".
 import contextlib
 import gc
 import io
-import struct
 import sys
 from itertools import pairwise
 from pathlib import Path
@@ -31,11 +30,11 @@ from elftools.elf.elffile import ELFFile
 sys.dont_write_bytecode = True  # on a full disk Python 3.11 may write half of it, which is read the next time
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 sys.path.append(str(Path(__file__).resolve().parents[3]))
+from kernel_elf import Elf, Symbol  # noqa: E402
 from output import put  # noqa: E402
 from qemu.isa import Isa, isa_of  # noqa: E402
 from qemu.isa.common import ARGUMENT_REGISTERS as REGISTERS  # noqa: E402
 
-STT_FUNC, STB_LOCAL, SHT_SYMTAB = 2, 0, 2
 SIGNED = (5, 6)  # DW_ATE_signed, DW_ATE_signed_char
 INTEGERS = (*SIGNED, 2, 7, 8, 16)  # and boolean, unsigned, unsigned_char, UTF
 OTHER_NAMES = ("DW_TAG_typedef", "DW_TAG_const_type", "DW_TAG_volatile_type",
@@ -44,34 +43,16 @@ COMPOSITES = {"DW_TAG_structure_type": "s", "DW_TAG_union_type": "u"}
 OP_REG, OP_BREG, OP_FBREG, OP_PIECE, OP_CALL_FRAME_CFA = 0x50, 0x70, 0x91, 0x93, 0x9C
 
 
-def sections(elf: bytes) -> list[tuple[int, ...]]:
-    (start,) = struct.unpack_from("<Q", elf, 0x28)
-    size, count = struct.unpack_from("<HH", elf, 0x3A)
-    return [struct.unpack_from("<IIQQQQIIQQ", elf, start + i * size) for i in range(count)]
-
-
-def name_at(elf: bytes, offset: int) -> str:
-    return elf[offset:elf.index(b"\0", offset)].decode()
-
-
-def symbols(elf: bytes) -> tuple[int, int, dict[int, str]]:
-    """KERNEL_BASE, the end of text, and each function's name by its address."""
-    headers = sections(elf)
-    table = next(s for s in headers if s[1] == SHT_SYMTAB)
-    strings = headers[table[6]][4]
-    functions: dict[int, tuple[bool, str]] = {}
-    marks: dict[str, int] = {}
-    for at in range(table[4], table[4] + table[5], 24):
-        name_offset, info, _, _, value, _ = struct.unpack_from("<IBBHQQ", elf, at)
-        name = name_at(elf, strings + name_offset)
-        if name in ("_text", "_etext"):
-            marks[name] = value
-        if info & 15 == STT_FUNC:
-            local = info >> 4 == STB_LOCAL
-            if value not in functions or (functions[value][0] and not local):
-                functions[value] = (local, name)
-    inside = {a: n for a, (_, n) in functions.items() if marks["_text"] <= a < marks["_etext"]}
-    return marks["_text"], marks["_etext"], inside
+def symbols(elf: Elf) -> tuple[int, int, dict[int, str]]:
+    """The beginning and the end of text, and each function's name by its address."""
+    base, end = elf.symbols["_text"], elf.symbols["_etext"]
+    functions: dict[int, Symbol] = {}
+    for symbol in elf.table:
+        if symbol.kind == "STT_FUNC" and base <= symbol.value < end:
+            known = functions.setdefault(symbol.value, symbol)
+            if known.local and not symbol.local:
+                functions[symbol.value] = symbol
+    return base, end, {address: symbol.name for address, symbol in functions.items()}
 
 
 def origin(die: DIE, attribute: str) -> DIE:
@@ -295,10 +276,9 @@ def words(label: str, values: list[int]) -> None:
 def main() -> int:
     base, end, names = 0, 0, dict[int, str]()
     if sys.argv[1] != "--empty":
-        with open(sys.argv[1], "rb") as f:
-            base, end, names = symbols(f.read())
+        gc.disable()  # it would take a third of the time and free nothing
+        base, end, names = symbols(Elf(sys.argv[1]))
         if "--args" in sys.argv:
-            gc.disable()  # it would take a third of the time and free nothing
             names = with_parameters(names, sys.argv[1], end)
     with contextlib.redirect_stdout(io.StringIO()) as text:
         emit(base, end, names)

@@ -16,7 +16,6 @@ tracer is one of these, because the kernel refuses one that has a call site.
 import argparse
 import bisect
 import re
-import struct
 import subprocess
 import sys
 from dataclasses import dataclass, field
@@ -24,18 +23,16 @@ from pathlib import Path
 from typing import Optional
 
 sys.path.append(str(Path(__file__).resolve().parents[3]))
+from kernel_elf import Elf  # noqa: E402
 from qemu.isa import ARCHES, ISAS  # noqa: E402
 
 ROOTS = re.compile(r"ftrace_stub_\d+|ftrace_island_\d+(_stub_\d+)?|ftrace_caller|_mcount|return_to_handler")
-KERNEL_BASE = 0xFFFFFFFF80000000
-RECORD = struct.Struct("<IHBB")  # struct dyn_ftrace
 
 LABEL = re.compile(r"^([0-9a-f]{16}) <([^>]+)>:$")
 TARGET = re.compile(r"<([^>+]+)(?:\+0x[0-9a-f]+)?>")
 # A module: in a line of `objdump -dr -w`, the relocation of a call or branch, or of the auipc before it.
 SECTION = re.compile(r"^Disassembly of section (\S+):$")
 RELOCATED = re.compile(r"\tR?[0-9a-f]+: R_(?:RISCV_(?:CALL|CALL_PLT|JAL|BRANCH)|AARCH64_(?:CALL26|JUMP26|CONDBR19|TSTBR14))\t([^+\s]+)(?:\+0x([0-9a-f]+))?")
-SITE = re.compile(r"^[0-9a-f]{16} R_\S+ +([^+\s]+)(?:\+0x([0-9a-f]+))?$", re.M)
 
 
 class Violation(Exception):
@@ -51,7 +48,7 @@ class Function:
 
 
 @dataclass
-class Kernel:
+class CallGraph:
     functions: dict[str, Function]
     labels: set[str]  # symbols in text that are no functions
     sites: set[str]  # functions with a call site
@@ -59,16 +56,6 @@ class Kernel:
 
 def run(*command: str) -> str:
     return subprocess.run(command, check=True, capture_output=True, text=True).stdout
-
-
-def symbols(cross: str, elf: str) -> list[tuple[int, str, str, str]]:
-    """(address, type, section's number, name) of every symbol."""
-    rows = []
-    for line in run(cross + "readelf", "-sW", elf).splitlines():
-        part = line.split()
-        if len(part) == 8 and part[0].rstrip(":").isdigit():
-            rows.append((int(part[1], 16), part[3], part[6], part[7]))
-    return rows
 
 
 def is_guess(instruction: list[str], before: str) -> bool:
@@ -115,88 +102,58 @@ def disassemble(arch: str, elf: str) -> dict[str, Function]:
 class Module:
     """The symbols of a module: a place is a section and an offset."""
 
-    def __init__(self, cross: str, path: Path) -> None:
-        self.name = path.stem
-        self.places: dict[str, tuple[str, int]] = {}
+    def __init__(self, path: Path) -> None:
+        self.name, elf = path.stem, Elf(path)
+        self.places = {s.name: (s.section, s.value) for s in elf.table if s.section[:4] != "SHN_"}
         self.functions: dict[tuple[str, int], list[str]] = {}
-        sections = dict(re.findall(r"^ +\[ *(\d+)\] (\S+)", run(cross + "readelf", "-SW", str(path)), re.M))
-        for value, kind, number, name in symbols(cross, str(path)):
-            if number in sections:
-                self.places[name] = sections[number], value
-            if kind == "FUNC":
-                self.functions.setdefault((sections[number], value), []).append(name)
+        for s in elf.table:
+            if s.kind == "STT_FUNC":
+                self.functions.setdefault((s.section, s.value), []).append(s.name)
         self.starts = sorted(self.functions)
-        # GCC 14 makes such a section for each section of code, all of the same name.
-        tables = run(cross + "objdump", "-r", str(path)).split("[__patchable_function_entries]:")[1:]
-        self.sites = {self.function(*found) for table in tables for found in SITE.findall(table.partition("\nRELOCATION")[0])}
+        self.sites = {self.function(s.name, at) for s, at in elf.entry_places}
 
-    def function(self, name: str, addend: str) -> str:
+    def function(self, name: str, addend: int = 0) -> str:
         """The function that has the place symbol + addend; a symbol that the module does not define is the kernel's."""
         if name not in self.places:
             return name
         where, offset = self.places[name]
-        index = bisect.bisect_right(self.starts, (where, offset + int(addend or "0", 16))) - 1
+        index = bisect.bisect_right(self.starts, (where, offset + addend)) - 1
         return f"{self.name}/{self.functions[self.starts[index]][0]}"
 
 
-def add_module(arch: str, path: Path, kernel: Kernel) -> set[str]:
+def add_module(arch: str, path: Path, kernel: CallGraph) -> set[str]:
     """Add the functions of a module, as MODULE/FUNCTION. Return: those without a call site."""
-    module, isa = Module(ISAS[arch].cross, path), ISAS[arch]
-    now, target, before, where = Function(), "", "", ""
+    module, isa = Module(path), ISAS[arch]
+    now, target, where = Function(), "", ""
     for line in run(f"{isa.cross}objdump", "-dr", "-w", "--no-show-raw-insn", str(path)).splitlines():
         if found := SECTION.match(line):
             where = found[1]
         elif label := LABEL.match(line):
             if (where, int(label[1], 16)) in module.functions:
-                now = kernel.functions.setdefault(module.function(label[2], ""), Function())
+                now = kernel.functions.setdefault(module.function(label[2]), Function())
         elif len(part := line.split(None, 3)) > 1 and part[0][-1] == ":":
             if found := RELOCATED.search(line):
-                target = module.function(found[1], found[2])
+                target = module.function(found[1], int(found[2] or "0", 16))
             if isa.jumps.fullmatch(part[1]):
                 if local := not target and not is_guess(part[1:], "") and TARGET.search(line):
-                    target = module.function(local[1], "")
+                    target = module.function(local[1])
                 now.calls += [target] if target else []
                 now.indirect += [] if target else [" ".join(part[1:])]
             if part[1] != "auipc":
                 target = ""
-    names = {module.function(names[0], "") for names in module.functions.values()}
+    names = {module.function(names[0]) for names in module.functions.values()}
     kernel.sites |= module.sites
     return names - module.sites
 
 
-def section(cross: str, elf: str, name: str) -> Optional[tuple[int, int, int]]:
-    """(address, offset in the file, size)."""
-    for line in run(cross + "readelf", "-SW", elf).splitlines():
-        part = re.sub(r"^\s*\[\s*\d+\]\s*", "", line).split()
-        if part and part[0] == name:
-            return int(part[2], 16), int(part[3], 16), int(part[4], 16)
-    return None
-
-
-def recorded(elf: str, cross: str, table: list[tuple[int, str, str, str]]) -> list[int]:
-    """The addresses in the kernel's table of call sites."""
-    address = {name: value for value, _, _, name in table}
-    data = section(cross, elf, ".data")
-    rodata = section(cross, elf, ".rodata")
-    if "ftrace_records" not in address or not data or not rodata:
-        return []
-    image = Path(elf).read_bytes()
-    at = address["ftrace_record_count"] - rodata[0] + rodata[1]
-    count = struct.unpack_from("<I", image, at)[0]
-    at = address["ftrace_records"] - data[0] + data[1]
-    return [KERNEL_BASE + RECORD.unpack_from(image, at + 8 * i)[0] for i in range(count)]
-
-
-def load(arch: str, elf: str) -> Kernel:
-    cross = ISAS[arch].cross
-    table = symbols(cross, elf)
-    functions = disassemble(arch, elf)
-    entries = sorted((value, name) for value, kind, _, name in table if kind == "FUNC")
+def load(arch: str, path: str) -> CallGraph:
+    elf, functions = Elf(path), disassemble(arch, path)
+    entries = sorted((s.value, s.name) for s in elf.table if s.kind == "STT_FUNC")
     starts = [value for value, _ in entries]
-    sites = {entries[bisect.bisect_right(starts, ip) - 1][1] for ip in recorded(elf, cross, table)}
+    sites = {entries[bisect.bisect_right(starts, ip) - 1][1] for ip, _ in elf.records()}
     sites |= {name for name, f in functions.items() if f.calls_mcount}
     typed = {name for _, name in entries}
-    return Kernel(functions, set(functions) - typed, sites)
+    return CallGraph(functions, set(functions) - typed, sites)
 
 
 @dataclass
@@ -206,7 +163,7 @@ class Rules:
     roots: set[str] = field(default_factory=set)
 
 
-def read_rules(path: Path, kernel: Kernel) -> Rules:
+def read_rules(path: Path, kernel: CallGraph) -> Rules:
     rules = Rules()
     applies = True
     for number, line in enumerate(path.read_text().splitlines(), 1):
@@ -239,7 +196,7 @@ def base(name: str) -> str:
     return name.split(".")[0]
 
 
-def next_functions(name: str, kernel: Kernel, rules: Rules, path: str) -> list[str]:
+def next_functions(name: str, kernel: CallGraph, rules: Rules, path: str) -> list[str]:
     function = kernel.functions[name]
     found = [call for call in function.calls if call != name]
     if function.falls_into in kernel.labels:
@@ -253,7 +210,7 @@ def next_functions(name: str, kernel: Kernel, rules: Rules, path: str) -> list[s
     return found + (permitted or [])
 
 
-def prove(kernel: Kernel, rules: Rules, callbacks: set[str] = set()) -> int:
+def prove(kernel: CallGraph, rules: Rules, callbacks: set[str] = set()) -> int:
     """The number of functions that the tracer, and callbacks of modules, can reach. Raises Violation if one of them has a call site."""
     stubs = [name for name in kernel.functions if ROOTS.fullmatch(name)]
     roots = sorted({*stubs, *rules.roots, *callbacks})
