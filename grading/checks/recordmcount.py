@@ -18,11 +18,11 @@ from pathlib import Path
 
 from elftools.elf.enums import ENUM_E_MACHINE  # type: ignore[import]
 
+from grading.elf.elf import KERNEL_BASE
 from qemu.isa import ISAS
 from qemu.machine import ROOT, WITH_US
 
 MKRECORDS = ROOT / "kern/ftrace/tools/mkrecords.py"  # it runs the tool as the build does, in a sandbox, and checks its output
-BASE = 0xFFFFFFFF80000000
 PROGBITS, SYMTAB, STRTAB = 1, 2, 3
 
 
@@ -87,10 +87,10 @@ def elf(arch: str, words: list[int], others: dict[str, int] | None = None, entri
     text = struct.pack(f"<{len(words)}I", *words)
     symbols, strings = bytes(24), b"\0"
     for name, value in {"_text": 0, "__ftrace_text_start": 0, "__ftrace_text_end": 4, "_etext": len(text), **(others or {})}.items():
-        symbols += struct.pack("<IBBHQQ", len(strings), 0x10, 0, 1, BASE + value, 0)
+        symbols += struct.pack("<IBBHQQ", len(strings), 0x10, 0, 1, KERNEL_BASE + value, 0)
         strings += name.encode() + b"\0"
     names = b"\0.text\0__patchable_function_entries\0.symtab\0.strtab\0.shstrtab\0"
-    sections = [(".text", PROGBITS, 6, BASE, text), ("__patchable_function_entries", PROGBITS, 2, 0, struct.pack(f"<{len(entries)}Q", *(BASE + at for at in entries))),
+    sections = [(".text", PROGBITS, 6, KERNEL_BASE, text), ("__patchable_function_entries", PROGBITS, 2, 0, struct.pack(f"<{len(entries)}Q", *(KERNEL_BASE + at for at in entries))),
                 (".symtab", SYMTAB, 0, 0, symbols), (".strtab", STRTAB, 0, 0, strings), (".shstrtab", STRTAB, 0, 0, names)]
     body, headers = b"", bytes(64)
     for title, kind, flags, address, data in sections:
@@ -98,7 +98,7 @@ def elf(arch: str, words: list[int], others: dict[str, int] | None = None, entri
         link, info, size = (4, 1, 24) if kind == SYMTAB else (0, 0, 0)
         headers += struct.pack("<IIQQQQIIQQ", at, kind, flags, address, 64 + len(body), len(data), link, info, 8, size)
         body += data + bytes(-len(data) % 8)
-    header = struct.pack("<16sHHIQQQIHHHHHH", b"\x7fELF\2\1\1", 2, ENUM_E_MACHINE[ISAS[arch].elf_machine], 1, BASE, 0, 64 + len(body), 0, 64, 56, 0,
+    header = struct.pack("<16sHHIQQQIHHHHHH", b"\x7fELF\2\1\1", 2, ENUM_E_MACHINE[ISAS[arch].elf_machine], 1, KERNEL_BASE, 0, 64 + len(body), 0, 64, 56, 0,
                          64, 1 + len(sections), len(sections))
     return header + body + headers
 

@@ -7,14 +7,14 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
-from grading.elf.elf import Kernel, Site
+from grading.elf.elf import KERNEL_BASE, Kernel, Site
 from grading.elf.link import PAGE
 from grading.elf.module import TRAMPOLINE, Module, ModuleFile
 from grading.evidence.evidence import Coming, Complaint, Filter, Going, Held, Loaded, Overwritten, Phase, Redirected, Visit
 from grading.machine.hold import interleaved
 from grading.machine.machine import Run
 from grading.machine.observer import Config
-from grading.session.session import BUDGET, KERNEL_BASE, WORKLOAD_SECONDS, Session, made_with
+from grading.session.session import BUDGET, WORKLOAD_SECONDS, Session, made_with
 from grading.stimulus import seeded
 from grading.stimulus.schedules import LINE_INSNS
 from grading.text.trace_text import parse

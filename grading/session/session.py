@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
 
-from grading.elf.elf import Kernel
+from grading.elf.elf import ALIAS_BASE, KERNEL_BASE, Kernel
 from grading.evidence.evidence import Complaint, Evidence, Filter, Phase, Spoilt
 from grading.machine.machine import Run
 from grading.machine.observer import Config, Record
@@ -24,7 +24,6 @@ from qemu.machine import ROOT, Machine
 BUDGET = 4_000_000_000  # instructions that one CPU may execute in a graded boot
 PRINTED = 4 << 20  # bytes that a boot may print: the solutions print 0.2 MiB, and a UART takes 7 seconds for 4
 BEGINNING = 200_000  # observer records that are read if the log was too small: as many as a boot of a right solution needs. A million take 500 MiB
-KERNEL_BASE = 0xFFFFFFFF80000000
 BOOT_SECONDS = 60  # from power-on to the first prompt; for the whole boot: LONGEST in grading/machine/machine.py
 FILTERS = "set_ftrace_filter", "set_ftrace_notrace"
 WORKLOAD_SECONDS = 90  # for one run of the seeded workload
@@ -64,7 +63,7 @@ def spoil(kernel: Kernel, seed: int, smp: int) -> Spoilt:
 
 def text_alias(kernel: Kernel) -> int:
     """The address of text's writable alias during a batch (kern/memory.h)."""
-    return 0xFFFFFFF800000000 + kernel.text[0] - KERNEL_BASE
+    return ALIAS_BASE + kernel.text[0] - KERNEL_BASE
 
 
 def made_with(kernel: Kernel) -> Path:

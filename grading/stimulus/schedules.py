@@ -29,7 +29,7 @@ from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from itertools import takewhile
 
-from grading.elf.elf import Kernel
+from grading.elf.elf import KERNEL_BASE, Kernel
 from grading.machine.hold import INSNS, Cpus, interleaved
 from grading.machine.machine import Run
 from grading.machine.observer import Config, Kind, Record
@@ -40,7 +40,6 @@ SCHEDULES = 0  # the boot of the schedules; other boots are named by their numbe
 CALLED = "calls_traced"
 STOPS = "stop_machine"
 CHANGER, CALLER = 0, 1  # the CPUs of A and of B
-KERNEL_BASE = 0xFFFFFFFF80000000
 LINE_INSNS = 400_000_000  # instructions for a command of the shell
 CALL_INSNS = 5_000_000  # instructions for a call, and the sleep of the thread that makes it
 OWN_FRAME = re.compile(r"\(sp\)|\(s0\)|\[sp\b|\[x29\b")  # an access of the function's own stack frame, which no other CPU reads

@@ -18,13 +18,13 @@ from pathlib import Path
 from unittest import mock
 
 from grading.checks import rubric
-from grading.elf.elf import Kernel
+from grading.elf.elf import KERNEL_BASE, Kernel
 from grading.machine.console import GuestConsole
 from grading.machine.gdbstub import Stub
 from grading.machine.machine import ADDRESSES, LONGEST, Run
 from grading.machine.observer import Kind
 from grading.report import report
-from grading.session.session import KERNEL_BASE, machine_of, text_alias
+from grading.session.session import machine_of, text_alias
 from grading.tests import mutants, tiny
 from grading.verdict import Stopped, Verdict
 from qemu.isa import ARCHES, ISAS, RISCV64

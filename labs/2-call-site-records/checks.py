@@ -10,6 +10,7 @@ from grading.checks.checks import Check, all_of, first_difference, lives, named,
 from grading.checks.console_checks import lives_and_traces, printed_as_expected
 from grading.checks.faults import Access, last
 from grading.checks.seen import POWERED_OFF, SITES, answers, once, printed, ran
+from grading.elf.elf import KERNEL_BASE
 from grading.evidence.evidence import Evidence
 from grading.evidence.finding import Finding, side_by_side
 from grading.machine.observer import Record
@@ -85,11 +86,11 @@ def tool_finds(e: Evidence) -> Finding | None:
         what = made.decoys.get(extra[0], "not a call")
         nearly = all(a in made.decoys and a not in made.beside for a in extra) and not missing
         return Finding(f"{said}. Its table has {len(extra)} entries that are not a call of _mcount, first",
-                       site=[what, *(f"{recordmcount.BASE + a:#x}: {made.words[a // 4]:08x}" for a in (extra[0] - 4, extra[0]) if a >= 0)],
+                       site=[what, *(f"{KERNEL_BASE + a:#x}: {made.words[a // 4]:08x}" for a in (extra[0] - 4, extra[0]) if a >= 0)],
                        by_hand=recordmcount.by_hand(tool, file),
                        mistake=("pair-not-checked" if e.isa.pair else "opcode-not-checked") if nearly else "")
     if missing:
-        return Finding(f"{said}. Its table lacks {len(missing)} of the calls, first at {recordmcount.BASE + missing[0]:#x}"
+        return Finding(f"{said}. Its table lacks {len(missing)} of the calls, first at {KERNEL_BASE + missing[0]:#x}"
                        + (f" ({complaint})" if complaint else ""), by_hand=recordmcount.by_hand(tool, file))
     return None
 
