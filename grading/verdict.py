@@ -11,6 +11,7 @@ from enum import Enum
 from pathlib import Path
 from types import FrameType
 
+from kern.ftrace.tools.walls import Refused as Refused
 from qemu import disk
 
 HOST = (OSError, subprocess.SubprocessError)  # QEMU's errors are among them (grading/machine/gdbstub.py)
@@ -26,10 +27,6 @@ class Verdict(Enum):
     DEAD = "dead"
     BUILD = "build failure"
     HARNESS = "harness error"
-
-
-class Refused(Exception):
-    """The request cannot be done; the message says why."""
 
 
 class Stopped(Exception):

@@ -26,7 +26,7 @@ SCRATCH = 64 << 20  # size of /tmp, for a program that may start processes
 
 
 class Refused(Exception):
-    """The program was not run, or did not finish; the message is for the person who builds the kernel."""
+    """It was not done; the message says why, for the person who asked for it."""
 
 
 @dataclass(frozen=True)
