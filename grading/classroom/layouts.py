@@ -16,6 +16,9 @@ from collections import Counter
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+import yaml  # type: ignore[import]
+
+from grading.classroom.box import NoWalls
 from grading.classroom.intake import archive, printable
 
 GRADESCOPE, MOODLE, CANVAS = "Gradescope's export", "Moodle's download", "Canvas's download"
@@ -96,26 +99,21 @@ def _class(layout: str, found: list[tuple[str, str, Path, bool | None]], ignored
 
 
 def _gradescope(entries: list[Path], metadata: Path) -> Class:
-    """The metadata is YAML; of it only the submitters' names and addresses, and the time are read. What a student's program printed is in it, too, further in."""
-    people: dict[str, list[str]] = {}
-    ids: dict[str, list[str]] = {}
-    times: dict[str, str] = {}
-    folder = part = ""
-    with metadata.open(encoding="utf-8", errors="replace") as lines:
-        for line in lines:
-            if found := re.match(r"(submission_\d+):\s*$", line):
-                folder, part = found[1], ""
-            elif found := re.match(r" {2}:created_at: (\d{4}-\d\d-\d\d \d\d:\d\d:\d\d(\.\d+)? (Z|[+-]\d\d:\d\d))\s*$", line):  # deeper ones are older submissions
-                times[folder] = found[1]
-            elif found := re.match(r" {2}:(\w+):", line):
-                part = found[1]
-            elif part == "submitters" and (found := re.match(r" {2}[- ] :(name|email|sid):\s*['\"]?(.*?)['\"]?\s*$", line)):
-                if found[1] == "name":
-                    people.setdefault(folder, []).append(found[2])
-                else:
-                    ids.setdefault(f"{folder} {found[1]}", []).append(found[2])
+    """Of the metadata only the submitters' names and addresses, and the time are read."""
+    try:
+        with metadata.open(encoding="utf-8", errors="replace") as file:
+            known = yaml.load(file, Loader=yaml.CBaseLoader)  # it makes only texts, lists and dicts
+        people, ids, times = dict[str, str](), dict[str, str](), dict[str, str]()
+        for folder, about in known.items():
+            submitters, times[folder] = about.get(":submitters", []), about.get(":created_at", "")
+            people[folder] = " and ".join(of[":name"] for of in submitters if ":name" in of)
+            email, sid = ([of[key] for of in submitters if key in of] for key in (":email", ":sid"))
+            ids[folder] = " ".join(email or sid)
+    except (yaml.YAMLError, AttributeError, TypeError) as why:
+        said = " ".join(str(why).split())
+        raise NoWalls(f"{printable(metadata.name)} is not what Gradescope writes: {said}") from why
     handed_in = [path for path in entries if re.fullmatch(r"submission_\d+", path.name) and path.is_dir() and not path.is_symlink()]
-    return _class(GRADESCOPE, [(" and ".join(people.get(path.name, [path.name])), " ".join(ids.get(f"{path.name} email", ids.get(f"{path.name} sid", []))), path, None) for path in handed_in],
+    return _class(GRADESCOPE, [(people.get(path.name) or path.name, ids.get(path.name, ""), path, None) for path in handed_in],
                   [path for path in entries if path not in (*handed_in, metadata)], times)
 
 

@@ -295,8 +295,21 @@ class Layouts(unittest.TestCase):
         self.assertEqual([s.submitted for s in found.submissions], ["2030-01-31 22:59:00.123456000 Z", ""])
         self.assertEqual(found.ignored, ["notes.txt"])
 
+    def test_gradescope_s_names_are_quoted_as_in_yaml(self) -> None:
+        for written, name in (("'Seán O''Brien'", "Seán O'Brien"), (r'"Zo\xEB \"Z\" Öz"', 'Zoë "Z" Öz'),
+                              ("Ann#1  # a comment", "Ann#1"), ("'7'", "7"), ("~", "~")):
+            found = self.class_of("submission_11/", metadata="submission_11:\n  :submitters:\n"
+                                  f"  - :name: {written}\n    :sid: '7'\n")
+            self.assertEqual([s.name for s in found.submissions], [name])
+
+    def test_gradescope_s_metadata_that_is_no_yaml(self) -> None:
+        """It may be cut: then nobody's name is known, and that is no student's fault."""
+        for cut in ("submission_11:\n  :submitters:\n  - :name: 'Ann", "- 1\n", "submission_11: 7\n"):
+            with self.assertRaisesRegex(box.NoWalls, "submission_metadata.yml is not", msg=cut):
+                self.class_of("submission_11/", metadata=cut)
+
     def test_gradescope_s_metadata_holds_what_a_student_printed(self) -> None:
-        said = "".join(f"{' ' * indent}{dash}:{name}: the victim's\n" for indent in (4, 6, 8) for dash in ("", "- ") for name in ("name", "email", "sid"))
+        said = "".join(f"{' ' * indent}{dash}:{name}: the victim's\n" for indent in (8, 10, 12) for dash in ("", "- ") for name in ("name", "email", "sid"))
         found = self.class_of("submission_11/", metadata="submission_11:\n  :submitters:\n  - :name: Ann\n    :sid: '7'\n    :email: ann@example.edu\n  :results:\n    :output: |-\n"
                               f"{said}  :history:\n  - :id: 1\n    :results:\n      :output: |\n{said}")
         self.assertEqual(self.people(found), [("Ann", "Ann", "ann@example.edu", "submission_11", None)])
