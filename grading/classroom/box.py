@@ -19,6 +19,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
 
+from kern.ftrace.tools.walls import memory as in_memory
+
 SYSTEM = ("/bin", "/sbin", "/lib", "/lib64", "/usr", "/etc/alternatives", "/etc/ld.so.cache", "/etc/debian_version")
 NOBODY = 65534
 LOOK = 0.5  # seconds between two looks at the memory
@@ -90,11 +92,6 @@ def run(command: list[str], sees: Iterable[Path | str] = (), writes: Iterable[Pa
         if status and b"exit-code" not in status_lines:  # bubblewrap reports the program's end; without that the message is its own
             raise NoWalls(f"the walls cannot be built: {ended.errors[:500].decode(errors='replace').strip()}")
     return ended
-
-
-def in_memory() -> IO[bytes]:
-    """A file in memory: on a full disk the output of a command would be cut, and the submission refused."""
-    return os.fdopen(os.memfd_create("box"), "w+b")
 
 
 def _waited(process: subprocess.Popen[bytes]) -> int | None:

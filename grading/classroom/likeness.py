@@ -11,7 +11,6 @@ from __future__ import annotations
 import hashlib
 import re
 from dataclasses import dataclass
-from html import escape
 from itertools import combinations
 from pathlib import Path
 
@@ -88,11 +87,9 @@ def write(out: Path, lab: int, rows: list[Row], handed_out: dict[str, bytes], so
     found = pairs(compared, operations, kept(at / "build" / tree.OPERATIONS))
     texts[SOLUTION] = "(the lab's solution, in this tree)"
     results.table(out / "likeness.csv", [("per cent of the text", "of the instructions", "student", "student"), *((pair.text, pair.instructions, pair.first, pair.second) for pair in found)])
-    lines = "".join(f"<details><summary>{pair.most} %: {escape(pair.first)}, {escape(pair.second)} (text {pair.text} %, instructions {pair.instructions} %)</summary>"
-                    f"<div class='columns'>{pages.pre(texts[pair.first][:LONGEST])}{pages.pre(texts[pair.second][:LONGEST])}</div></details>" for pair in found[:SHOWN])
-    write_whole(out / "likeness.html", pages.page(f"Lab {lab}: likeness", f"<h1>Lab {lab}: submissions that are alike</h1>\n<p>{len(found)} pairs have at least {LEAST} % of their "
-                                                  f"runs of {RUN} tokens of the text in common, or of their runs of {RUN_OF_INSTRUCTIONS} instructions; the first {min(SHOWN, len(found))} are "
-                                                  f"shown. Names do not count, nor does what was handed out. This is no verdict: there may be one way to write it.</p>\n{lines}"))
+    write_whole(out / "likeness.html", pages.page(
+        "likeness.html", lab=lab, pairs=found, texts=texts, least=LEAST, tokens=RUN, instructions=RUN_OF_INSTRUCTIONS,
+        shown=SHOWN, longest=LONGEST))
     write_whole(before, about)
 
 

@@ -31,7 +31,6 @@ from elftools.elf.elffile import ELFFile  # type: ignore[import]
 
 from grading.elf import halves, names
 from grading.elf.elf import Kernel, disassemble
-from grading.verdict import Stopped, Verdict
 from qemu.isa import ISAS
 from qemu.isa.common import is_one_of
 from qemu.machine import ROOT
@@ -292,22 +291,6 @@ def _made_by_the_linker(kernel: Kernel) -> str:
         if name in known and (found := forbidden(kernel.arch, kernel.read(int(at, 16), int(size, 16)), int(at, 16))):
             return f"{known[name].source}: a relocation makes another instruction into {found}"
     return ""
-
-
-def defined_by(kernel: Kernel, name: str) -> Path | None:
-    """The object that defines a name: a trusted object, or the object of the handed-in file that must define it. None: no object does."""
-    by = [d for d in _all(kernel.arch, kernel.path) if d.name == name]
-    best = [d.by for d in by if d.everywhere] or [d.by for d in by]
-    if len(best) > 1:
-        raise Stopped(Verdict.FAIL, f"{name} is a name of {' and '.join(sorted(path.name for path in best))}")
-    return best[0] if best else None
-
-
-@functools.cache
-def _all(arch: str, elf: Path) -> list[Definition]:
-    folder, objects = linked(elf)
-    known = {folder / name: rule for name, rule in rules(arch).items()}
-    return [d for d in definitions(arch, objects) if d.by not in known or d.name in known[d.by].defines]
 
 
 def main() -> int:

@@ -293,7 +293,7 @@ class Results(WithFolder):
         named = [line.removeprefix("log: ") for line in (self.folder / "index.html").read_text().splitlines() if line.startswith("log: ")]
         self.assertEqual(named, [f"graded/{whole['key']}/attempt-1/{arch}-lab3-1cpu.log" for arch in ARCHES])
         self.assertTrue(all((self.folder / name).is_file() for name in named))
-        self.assertNotIn("log:", pages.markdown(3, self.row(state="harness error", points=None, arches=[], attempts=[], said=whole["attempts"][0]["printed"])))
+        self.assertNotIn("log:", pages.student("feedback.md", 3, self.row(state="harness error", points=None, arches=[], attempts=[], said=whole["attempts"][0]["printed"])))
 
     def test_moodle_s_table_is_there_only_with_moodle_s_numbers(self) -> None:
         (self.folder / "students/ann").mkdir(parents=True)

@@ -118,8 +118,7 @@ class Arm64Isa:
     def mcount_call(self, address: int, before: int, word: int) -> tuple[int, int] | None:
         return self.jump(address, word)
 
-    def any_jump(self, address: int, before: int, word: int) -> tuple[int, int] | None:
-        return self.jump(address, word)
+    any_jump = mcount_call
 
     def mcount_words(self, address: int, target: int) -> list[int]:
         return [self.call(address, target, 30)]
