@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from enum import Enum
 from typing import NamedTuple
 
 from grading.checks.graph_checks import lost_at_return
@@ -13,15 +12,8 @@ from grading.truth.returns import HANDLER
 from grading.truth.truth import Call
 
 
-class Access(Enum):
-    EXECUTION = "execution"
-    READ = "read"
-    WRITE = "write"
-    NONE = "none"  # an undefined instruction, a breakpoint
-
-
 class Fault(NamedTuple):
-    access: Access
+    access: str  # Isa.access()
     pc: int
     address: int
     link: int  # the value of the link register
@@ -31,7 +23,7 @@ class Fault(NamedTuple):
 def last(e: Evidence) -> Fault | None:
     """The last exception that an instruction caused."""
     found = next((r for r in reversed(e.truth.traps) if _by_an_instruction(e, r)), None)
-    return Fault(Access(e.isa.access(found.v[0])), found.v[1], found.v[2], found.v[3]) if found else None
+    return Fault(e.isa.access(found.v[0]), found.v[1], found.v[2], found.v[3]) if found else None
 
 
 def _by_an_instruction(e: Evidence, r: Record) -> bool:
@@ -68,7 +60,7 @@ def astray(e: Evidence) -> str:
     """If the CPU jumped to an address without code after the last traced call's callback: a sentence that says so, or ''."""
     call = unfinished(e)
     trap = _last_of(e, call)
-    if not call or not trap or not _by_an_instruction(e, trap) or Access(e.isa.access(trap.v[0])) != Access.EXECUTION:
+    if not call or not trap or not _by_an_instruction(e, trap) or e.isa.access(trap.v[0]) != "execution":
         return ""
     held = {call.fp: "the value of the frame pointer at the call site", call.sp: "the value of the stack pointer at the call site"}.get(trap.v[1], "where there is no code")
     return f"{call.name} was called on CPU {call.vcpu}, its call site called the tracer, and the tracer did not return to it: the CPU continued at {trap.v[1]:#x}, {held}"

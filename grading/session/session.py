@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
 
-from grading.elf.elf import ALIAS_BASE, KERNEL_BASE, Kernel
+from grading.elf.elf import KERNEL_BASE, Kernel
 from grading.evidence.evidence import Complaint, Evidence, Filter, Phase, Spoilt
 from grading.machine.machine import Run
 from grading.machine.observer import Config, Record
@@ -59,11 +59,6 @@ def spoil(kernel: Kernel, seed: int, smp: int) -> Spoilt:
     if smp > 1:
         word = kernel.isa.call(site.address, kernel.symbol("ftrace_stub"), kernel.link_register)
     return Spoilt(site, word, rng.getrandbits(64))
-
-
-def text_alias(kernel: Kernel) -> int:
-    """The address of text's writable alias during a batch (kern/memory.h)."""
-    return ALIAS_BASE + kernel.text[0] - KERNEL_BASE
 
 
 def made_with(kernel: Kernel) -> Path:

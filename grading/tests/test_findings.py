@@ -15,7 +15,6 @@ from rich.console import Console
 from grading.checks import rubric
 from grading.checks import checks, entry, faults, graph_checks
 from grading.checks.align import Divergence
-from grading.checks.faults import Access
 from grading.checks.graph_align import GraphStep
 from grading.evidence.evidence import Complaint, Evidence, Phase
 from grading.evidence.finding import Defect, Finding
@@ -31,8 +30,8 @@ from grading.truth.truth import Call
 from grading.verdict import Verdict
 from qemu.machine import ARCHES, ROOT
 
-CAUSES = {"riscv64": {13: Access.READ, 15: Access.WRITE, 12: Access.EXECUTION, 2: Access.NONE},
-          "arm64": {0x25 << 26: Access.READ, 0x25 << 26 | 1 << 6: Access.WRITE, 0x21 << 26: Access.EXECUTION, 0x3C << 26: Access.NONE}}
+CAUSES = {"riscv64": {13: "read", 15: "write", 12: "execution", 2: "none"},
+          "arm64": {0x25 << 26: "read", 0x25 << 26 | 1 << 6: "write", 0x21 << 26: "execution", 0x3C << 26: "none"}}
 VECTOR = TEXT + 0x800
 
 
@@ -105,8 +104,8 @@ class Faults(RecordedCalls):
 
     def test_where_it_went_instead_of_back(self) -> None:
         for arch in ARCHES:
-            execution = next(cause for cause, access in CAUSES[arch].items() if access == Access.EXECUTION)
-            read = next(cause for cause, access in CAUSES[arch].items() if access == Access.READ)
+            execution = next(cause for cause, access in CAUSES[arch].items() if access == "execution")
+            read = next(cause for cause, access in CAUSES[arch].items() if access == "read")
             e = self.ended(arch, trap(execution, 0x5000, 0x5000, seq=5))
             e.truth.calls = [call := self.call(mask=None, callbacks=[record(Kind.CALLBACK, 1)])]
             self.assertIn("0x5000, where there is no code", faults.astray(e))

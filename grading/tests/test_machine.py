@@ -18,13 +18,13 @@ from pathlib import Path
 from unittest import mock
 
 from grading.checks import rubric
-from grading.elf.elf import KERNEL_BASE, Kernel
+from grading.elf.elf import ALIAS_BASE, KERNEL_BASE, Kernel
 from grading.machine.console import GuestConsole
 from grading.machine.gdbstub import Stub
 from grading.machine.machine import ADDRESSES, LONGEST, Run
 from grading.machine.observer import Kind
 from grading.report import report
-from grading.session.session import machine_of, text_alias
+from grading.session.session import machine_of
 from grading.tests import mutants, tiny
 from grading.verdict import Stopped, Verdict
 from qemu.isa import ARCHES, ISAS, RISCV64
@@ -388,7 +388,7 @@ class Anywhere(unittest.TestCase):
         for offset in (0, 0x1004):
             there = machine.machine.load_address() + offset
             self.assertEqual(machine.mapped(kernel.text[0] + offset), dict.fromkeys(cpus, there))
-        self.assertEqual(machine.mapped(text_alias(kernel)), {})
+        self.assertEqual(machine.mapped(ALIAS_BASE), {})
 
     def test_page_tables_of_each_cpu(self) -> None:
         for arch in ARCHES:

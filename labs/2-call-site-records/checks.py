@@ -8,7 +8,7 @@ from pathlib import Path
 from grading.checks import recordmcount
 from grading.checks.checks import Check, all_of, first_difference, lives, named, three_agree
 from grading.checks.console_checks import lives_and_traces, printed_as_expected
-from grading.checks.faults import Access, last
+from grading.checks.faults import last
 from grading.checks.seen import POWERED_OFF, SITES, answers, once, printed, ran
 from grading.elf.elf import KERNEL_BASE
 from grading.evidence.evidence import Evidence
@@ -181,7 +181,7 @@ def _unanswered(e: Evidence, name: str, question: Record) -> Finding | None:
         searching = any(lo <= at < hi for lo, hi in e.kernel.code_of("kern/ftrace/core/records.c"))
         return Finding(f"{_asked(name, question)} did not return: the boot timed out {executed:,} instructions later", seq=question.seq,
                        mistake="search-without-end" if searching else "")
-    if fault and fault.access == Access.READ:
+    if fault and fault.access == "read":
         return Finding(f"{_asked(name, question)} read {fault.address:#x}, which is outside of the table", seq=question.seq, mistake="search-outside-the-table")
     return None
 

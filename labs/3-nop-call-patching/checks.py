@@ -10,7 +10,6 @@ from grading.checks.checks import (all_of, calls_tracer, calls_while_on, every_s
                             rest_at_boot, rest_at_end, right_parents, silent_trampolines, something_called,
                             synchronised, three_agree, traced, word_in)
 from grading.checks.console_checks import at_rest_after_boot, at_rest_at_end, lives_and_traces, parents_as_expected
-from grading.checks.faults import Access
 from grading.checks.integrity import as_linked
 from grading.checks.registers import callback_arguments, registers_kept, spoilt
 from grading.checks.schedule_checks import PLAYED, TRACER, right_under_schedules
@@ -19,7 +18,7 @@ from grading.evidence.finding import Defect, Finding
 from grading.stimulus.schedules import Change
 from grading.checks.seen import (ANYTHING_CALLED, OVERWRITTEN, POWERED_OFF, TEXT_AT_BOOT, TEXT_AT_END, Amount, Coverage, batches, called, called_back, half_of_run,
                           once as seen_once, printed, ran, registers, text_of, text_traced)
-from grading.session.session import text_alias
+from grading.elf.elf import ALIAS_BASE
 from grading.truth.truth import ENCODER, PATCHERS, stubs
 from grading.verdict import Verdict
 
@@ -212,9 +211,9 @@ def _unnamed(e: Evidence, finding: Finding) -> str:
 
 def ended(e: Evidence) -> str:
     fault, (lo, hi) = faults.last(e), e.kernel.text
-    if e.verdict == Verdict.PANIC and fault and fault.access == Access.WRITE and lo <= fault.address < hi:
+    if e.verdict == Verdict.PANIC and fault and fault.access == "write" and lo <= fault.address < hi:
         return "wrote-through-text"
-    if e.verdict == Verdict.PANIC and fault and fault.access == Access.WRITE and 0 <= fault.address - text_alias(e.kernel) < hi - lo:
+    if e.verdict == Verdict.PANIC and fault and fault.access == "write" and 0 <= fault.address - ALIAS_BASE < hi - lo:
         return "alias-not-open"
     caller, context = faults.panicked(e)
     if caller in ("set_alias", "text_alias_open", "text_alias_close") or caller in ("schedule", "yield", "do_idle") and context & PREEMPTED:

@@ -6,7 +6,6 @@ from grading.checks import faults, graph_checks
 from grading.checks.checks import all_of, lives, named, of_kind, only_selected, right_arguments, right_result, synchronised, traced, word_in
 from grading.checks.console_checks import lives_and_traces, nested_as_expected
 from grading.checks.entry import handler_arguments
-from grading.checks.faults import Access
 from grading.checks.frames import frames_kept, patched_if_wanted
 from grading.evidence.evidence import Evidence
 from grading.evidence.finding import Defect, Finding
@@ -40,7 +39,7 @@ def _entered(e: Evidence, finding: Finding) -> str:
     called = [s for phase in e.on() for s in e.spans(phase) if traced(e, s.call)]
     lost = [s for s in called if not s.body and any(t.seq > s.call.seq and t.vcpu == s.call.vcpu for t in e.truth.users)]
     fault = faults.last(e) if e.verdict == Verdict.PANIC else None
-    if len(lost) < len(called) and not (fault and fault.access == Access.EXECUTION):
+    if len(lost) < len(called) and not (fault and fault.access == "execution"):
         return ""  # an interrupt, or the end of the boot, came in between
     return "" if not lost else "wrong-parent-slot" if any(r.seq > lost[0].call.seq for r in e.truth.handlers) else "link-register-lost"
 

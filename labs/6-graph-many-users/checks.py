@@ -16,7 +16,6 @@ from grading.checks import faults, graph_checks
 from grading.checks.checks import all_of, first_of, lives, named, right_arguments, right_result, within
 from grading.checks.console_checks import lives_and_traces, nested_as_expected
 from grading.checks.entry import handler_arguments
-from grading.checks.faults import Access
 from grading.checks.frames import frames_kept, patched_if_wanted, room_given_back
 from grading.evidence.evidence import Evidence, HandUser, Phase, between, during, once
 from grading.evidence.finding import Finding
@@ -295,8 +294,8 @@ def ended(e: Evidence) -> str:
     if not fault:
         return ""
     of_pc, of_link = (re.split("[+.]", e.kernel.name_at(a))[0] for a in (fault.pc, fault.link))  # GCC may split a function into name.part.0
-    asked = fault.access == Access.READ and of_pc in ("update_graph_ops", "wanted")
-    return "slot-not-cleared" if asked or fault.access == Access.EXECUTION and of_link == "ftrace_graph_func" else ""
+    asked = fault.access == "read" and of_pc in ("update_graph_ops", "wanted")
+    return "slot-not-cleared" if asked or fault.access == "execution" and of_link == "ftrace_graph_func" else ""
 
 
 MISTAKES = {
