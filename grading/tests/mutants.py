@@ -49,5 +49,6 @@ def wrong_kernel(arch: str, name: str, mistake: Mistake, lab: int) -> Kernel:
         content = bytearray((right / file).read_bytes())
         at = content.index(around)
         content[at:at + len(data)] = data
+        (out / file).unlink(missing_ok=True)  # a test may have left a link to the right kernel
         (out / file).write_bytes(content)
     return Kernel(out / "callsite.elf", arch)
