@@ -108,10 +108,11 @@ gdb: ## ARCH=.. [LAB=n] [SMP=n]: a stopped machine with gdb attached, and gdb co
 	$(if $(ARCH),,$(error make gdb needs ARCH=riscv64 or ARCH=arm64))
 	@$(PYTHON) qemu/debug.py --elf $(made)/callsite.elf $(machine)
 
-# The grade builds the kernels itself, after it has refused what it cannot grade. So its line has the +
-# of a line that runs make; but not under -n, which would run it.
+# The grade builds the kernels itself, after it has refused what it cannot grade. So its line has
+# the + of a line that runs make; but not under -n, which would run it.
 dry := $(findstring n,$(firstword -$(MAKEFLAGS)))
-grading = $(if $(dry),,+)@$(PYTHON) -m grading --lab $(stage) --variant $(variant) $(ARCH:%=--arch %) \
+grading = $(if $(dry),,+)@$(PYTHON) -m grading --lab $(stage) --variant $(variant) \
+	$(ARCH:%=--arch %) \
 	--make '$(MAKE) --no-print-directory all MODULE=' $(addprefix --staff=,$(filter $(halves),$(staffed))) \
 	$(if $(or $(REPLAY),$(SEED)),--seed '$(or $(REPLAY),$(SEED))') $(if $(SMP),--smp $(SMP)) \
 	$(if $(RUNG),--rung '$(RUNG)') $(if $(SCHEDULE),--schedule '$(SCHEDULE)') $(if $(GDB),--gdb) \

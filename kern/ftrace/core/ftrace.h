@@ -4,10 +4,10 @@
  * Locking, and the order of stores:
  * - records: the build makes and sorts the table. `count`, `calls` and `flags`
  *   change only under ftrace_lock, a mutex.
- * - text: only patch.c writes it, through the text alias, inside a batch. There is one
- *   batch at a time, under ftrace_lock. A site always has the nop or one whole call.
- *   Probes write their words with text_write(), under the same lock. A module's text is
- *   not text yet while kern/module/ and modules/ write it: no CPU executes it.
+ * - text: only patch.c writes it, through the text alias, under ftrace_lock: call sites
+ *   in a batch, of which there is one at a time, and with text_write() the words of probes,
+ *   in a batch or while the other CPUs are stopped. A site always has the nop or one whole
+ *   call. kern/module/ and modules/ write a module's text before a CPU executes it.
  * - ops: an op's slot and the list of ops are published with smp_wmb() before a
  *   site is patched to call them. An op may be reused or freed after its sites
  *   are nops again and a grace period (synchronize_sched()) has passed.

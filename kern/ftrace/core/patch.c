@@ -14,7 +14,7 @@
 extern u32 ftrace_call[]; /* the call to the tracer in ftrace_caller */
 
 unsigned long ftrace_syncs; /* number of synchronisations since boot */
-static u64 writable_end; /* sites at offsets below it may be written: the end of text in a batch, else 0 */
+static u64 writable_end; /* sites below this offset may be written: in a batch the end of text, else 0 */
 
 /* `jal link, addr` if insn.h defines INSN_JAL, else `bl addr`. */
 inline int insn_call(unsigned long ip, unsigned long addr, unsigned link, u32 *insn)

@@ -50,8 +50,8 @@
  *   and pop frames; modules/ftrace_module.c and kern/apps/, to read them. The kernel calls
  *   shadow.c when a thread is born, is switched or is freed (THREAD_HOOK).
  *
- * All users are one op together: with ftrace_lock held, this room calls ops/
- * (core/tracer.h), and of files/ ftrace_set_new() and ftrace_set_free().
+ * All users are one op together: with ftrace_lock held, this room calls core/ and ops/
+ * (core/tracer.h).
  */
 #ifndef FTRACE_FGRAPH_H
 #define FTRACE_FGRAPH_H
@@ -108,7 +108,8 @@ typedef void (*trace_func_graph_gone_t)(struct ftrace_graph_ent *trace, struct f
  */
 struct fgraph_direct {
 	ftrace_func_t entry;
-	void (*ret)(struct ftrace_regs *regs, struct shadow_stack *s, struct shadow_frame *f, void *private);
+	void (*ret)(struct ftrace_regs *regs, struct shadow_stack *s, struct shadow_frame *f,
+		    void *private);
 };
 
 struct fgraph_ops {

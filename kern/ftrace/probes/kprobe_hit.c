@@ -140,7 +140,8 @@ static int write_slot(const struct probe_point *pt)
 	return 0;
 #else
 	const volatile u32 *slot = (const u32 *)pt->resume;
-	struct text_word words[2] = {{(unsigned long)&slot[0], slot[0], pt->insn}, {(unsigned long)&slot[1], slot[1], INSN_BREAK}};
+	struct text_word words[2] = {{(unsigned long)&slot[0], slot[0], pt->insn},
+				     {(unsigned long)&slot[1], slot[1], INSN_BREAK}};
 	bool jumps = probe_jump(words[1].ip, pt->key + 4, &words[1].insn);
 
 	for (const struct kprobe *p = pt->probes; p; p = p->next)

@@ -1,6 +1,6 @@
 /*
- * Kprobes and the kernel's text: where a probe may be, and writing it while no other CPU
- * executes it. core/patch.c writes the words.
+ * Kprobes and the kernel's text: where a probe may be, and the batch (riscv64) or the
+ * stopped machine (arm64) in which core/patch.c writes the words.
  */
 #include "asm-ftrace/hook.h"
 #include "breakpoint.h"
