@@ -1,5 +1,5 @@
 # Callsite: every command that a person types. `make help` lists them, and these variables. How a thing
-# is built, the make file beside it says: kern/kernel.mk, kern/module/module.mk, kern/tests/host.mk ...
+# is built, the make file beside it says: kern/kernel.mk, kern/loader/module.mk, kern/tests/host.mk ...
 #
 #   ARCH=riscv64|arm64   one architecture; without it, both
 #   LAB=n                the kernel as it stands at the end of lab n

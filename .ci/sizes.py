@@ -26,7 +26,7 @@ def inside(*folders: str, but: tuple[str, ...] = ()) -> Callable[[str], bool]:
 
 # What is only there for modules and probes, though a room or an architecture has it.
 MODULES = ("kern/ftrace/modules/", "kern/ftrace/filters/mod_filter", "kern/ftrace/riscv64/trampoline.c", "kern/ftrace/arm64/trampoline.c",
-           "kern/module.h", "kern/module/", "kern/arch/riscv64/reloc.", "kern/arch/arm64/reloc.",
+           "kern/module.h", "kern/loader/", "kern/arch/riscv64/reloc.", "kern/arch/arm64/reloc.",
            "kern/ftrace/probes/", "kern/ftrace/probe_events/", "kern/ftrace/riscv64/fetch.h", "kern/ftrace/arm64/fetch.h", "kern/ftrace/riscv64/probe.h", "kern/ftrace/arm64/probe.h", "kern/breakpoint.h")
 PARTS: list[tuple[str, int | None, Callable[[str], bool]]] = [
     (f"what students write in labs 1 to {TRACER_LABS[-1]}", 2000, lambda f: f in handed_in(TRACER_LABS)),
@@ -34,10 +34,10 @@ PARTS: list[tuple[str, int | None, Callable[[str], bool]]] = [
     ("kern/ftrace/", 6000, inside("kern/ftrace/", but=("kern/ftrace/tools/", *MODULES))),
     ("modules, probes, trace events", 2500, inside(*MODULES)),
     ("build tools in kern/ftrace/", 1000, inside("kern/ftrace/tools/")),
-    ("kern/ without ftrace, apps, shell", 7000, inside("kern/", but=("kern/ftrace/", "kern/apps/", "kern/shell/", "kern/modules/", *MODULES))),
+    ("kern/ without ftrace, apps, shell", 7000, inside("kern/", but=("kern/ftrace/", "kern/apps/", "kern/shell/", "kern/samples/", *MODULES))),
     ("kern/shell/", 1300, inside("kern/shell/")),
     ("grading/ and qemu/", 6500, inside("grading/", "qemu/")),
-    ("kern/apps/ and kern/modules/", None, inside("kern/apps/", "kern/modules/")),
+    ("kern/apps/ and kern/samples/", None, inside("kern/apps/", "kern/samples/")),
     ("boot/", None, inside("boot/")),
 ]
 
@@ -52,7 +52,7 @@ UNFORESEEN: dict[str, dict[str, Callable[[str], bool]]] = {
     },
     "modules, probes, trace events": {
         "events by probes: arguments, filters, error_log": inside("kern/ftrace/probe_events/", "kern/ftrace/riscv64/fetch.h", "kern/ftrace/arm64/fetch.h"),
-        "the loader, with all relocations of three compilers": inside("kern/module", "kern/arch/"),
+        "the loader, with all relocations of three compilers": inside("kern/module.h", "kern/loader/", "kern/arch/"),
     },
     "kern/ without ftrace, apps, shell": {
         "interrupt controllers of boards: BCM2836, APLIC and IMSIC, GICv2 beside GICv3": inside("kern/arch/arm64/bcm2836", "kern/arch/arm64/irqchip", "kern/arch/riscv64/aia"),

@@ -29,7 +29,7 @@ apps_inside := entry.o frames.o graph.o lookup.o op.o probe.o rare.o registers.o
 src := $(wildcard boot/$(ARCH)/*.S kern/*.c kern/shell/*.c kern/arch/$(ARCH)/*.c \
 	kern/arch/$(ARCH)/*.S) \
 	$(call ftrace_files,$(ARCH),$(stage)) $(wildcard kern/apps/*.c kern/apps/lib/*.c) \
-	$(if $(has_modules),$(wildcard kern/module/*.c $(if $(TESTS),kern/module/tests/*_kt.c))) \
+	$(if $(has_modules),$(wildcard kern/loader/*.c $(if $(TESTS),kern/loader/tests/*_kt.c))) \
 	$(if $(TESTS),$(wildcard kern/tests/*_kt.c) $(ftrace_tests))
 src := $(filter-out %/asm-offsets.c $(if $(has_modules),,%/reloc.c) \
 	$(if $(filter-out $(LAST_LAB),$(stage)),%/module_kt.c),$(src))
@@ -38,7 +38,7 @@ sites := $(if $(BENCH_SITES),$(out)/sites.o)
 obj := $(patsubst %,$(out)/%.o,$(basename $(src))) $(own_app) $(sites)
 generated := $(out)/include/asm-offsets.h $(shared)/.links
 
-include kern/module/module.mk
+include kern/loader/module.mk
 
 .PHONY: all FORCE
 all: $(addprefix $(out)/,callsite.elf callsite.map Image) $(call initrd_of,$(ARCH))

@@ -35,7 +35,7 @@ struct ksym_table {
 /* NULL: no memory. The caller fills in everything but next; or frees it with kfree(), unless it was added. */
 struct ksym_table *ksym_table_new(u32 count);
 /*
- * An equal string that stays once its module was published (module/names.c), followed by a second NUL: no parameters
+ * An equal string that stays once its module was published (loader/names.c), followed by a second NUL: no parameters
  * (kern/ftrace/trace/trace_args.c). NULL: the KSYM_NAMES_MAX bytes for such strings are used up.
  */
 const char *ksym_name(const char *name);

@@ -71,7 +71,7 @@ extern struct range initrd; /* its physical addresses; {0, 0} when there is none
 /*
  * The pages of modules: whole 2 MiB of RAM that the linear map leaves out, so that
  * a module's text is writable at no address. {0, 0}: there was no room, or this
- * kernel has no modules (module_ram_size is 0 then; kern/module/memory.c sets it).
+ * kernel has no modules (module_ram_size is 0 then; kern/loader/module_memory.c sets it).
  */
 extern struct range module_ram;
 extern unsigned long module_ram_size;

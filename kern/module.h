@@ -2,7 +2,7 @@
  * Modules: object files that are linked into the running kernel, and can be
  * removed again. This is all that a module's source needs to include; it may
  * include any other header of the kernel, and call what the kernel exports
- * (module/exports.c).
+ * (loader/exports.c).
  *
  *	#include "module.h"
  *	static int hello_init(void) { printk("hello\n"); return 0; }

@@ -1,4 +1,4 @@
-"""Links a module's file as the loader must (kern/module/): places its sections, and applies the relocations to its text.
+"""Links a module's file as the loader must (kern/loader/): places its sections, and applies the relocations to its text.
 
 The numbers and meanings of relocations are those of the RISC-V ELF psABI specification and of ELF for the Arm 64-bit Architecture.
 """

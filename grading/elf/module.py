@@ -1,6 +1,6 @@
 """Reads a module's object file: its functions, call sites and trampolines, at the address to which insmod moves it.
 
-The loader (kern/module/elf.c) places the sections of text one after the other, then arm64's entries for calls of the kernel, then, at a
+The loader (kern/loader/elf.c) places the sections of text one after the other, then arm64's entries for calls of the kernel, then, at a
 multiple of 16, room for a trampoline for each stub.
 """
 

@@ -1,4 +1,4 @@
-"""Computes on the host the calls that `echo SEED > /proc/maple` makes (kern/modules/seeded.h), and the line that it prints."""
+"""Computes on the host the calls that `echo SEED > /proc/maple` makes (kern/samples/seeded.h), and the line that it prints."""
 
 from __future__ import annotations
 

@@ -11,15 +11,15 @@ MAKEFLAGS += --no-builtin-rules --no-builtin-variables
 
 include kern/variant.mk
 
-fuzzers := $(wildcard kern/tests/*_fuzz.c kern/module/tests/*_fuzz.c kern/ftrace/tests/*_fuzz.c)
+fuzzers := $(wildcard kern/tests/*_fuzz.c kern/loader/tests/*_fuzz.c kern/ftrace/tests/*_fuzz.c)
 fuzz_flags := -std=gnu11 -g -O1 -fsanitize=fuzzer,address,undefined -fno-sanitize-recover=all \
 	-iquote kern -iquote kern/shell $(ftrace_includes) -iquote kern/tests -DHOST_TEST=1
-headers := $(wildcard kern/*.h kern/module/*.h kern/*/tests/*_fuzz.h kern/*/tests/*_host.h \
+headers := $(wildcard kern/*.h kern/loader/*.h kern/*/tests/*_fuzz.h kern/*/tests/*_host.h \
 	kern/arch/*/reloc.h) $(ftrace_headers)
 
-# Of each architecture, objects of one module, from both compilers: kern/module/tests/seeds.mk makes them.
-$(ARCHS:%=build/fuzz/seeds-%): build/fuzz/seeds-%: kern/module/tests/good-module.c
-	+@$(MAKE) -f kern/module/tests/seeds.mk ARCH=$*
+# Of each architecture, objects of one module, from both compilers: kern/loader/tests/seeds.mk makes them.
+$(ARCHS:%=build/fuzz/seeds-%): build/fuzz/seeds-%: kern/loader/tests/good-module.c
+	+@$(MAKE) -f kern/loader/tests/seeds.mk ARCH=$*
 # Two boards' trees, and one with an edge of each kind.
 build/fuzz/seeds-trees: $(wildcard kern/tests/*.dts)
 	@rm -rf $@ && mkdir -p $@ && for t in $^; do \

@@ -14,7 +14,7 @@
 #include "livepatch.h"
 #include "lock.h"
 #include "module.h"
-#include "module/loader.h"
+#include "loader/loader.h"
 #include "string.h"
 #include "tracefs.h"
 

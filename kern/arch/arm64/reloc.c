@@ -6,7 +6,7 @@
  * and an instruction that adds the lower 12 bits. Types with _NC are not checked: other
  * relocations check the same value, or its upper bits do not matter.
  */
-#include "module/elf.h"
+#include "loader/elf.h"
 
 #include "asm/reloc.h"
 

@@ -9,7 +9,7 @@
  * ADD, SUB and SET make the difference of two labels together, modulo the place's
  * width: none of them has a range of its own.
  */
-#include "module/elf.h"
+#include "loader/elf.h"
 
 #include "asm/reloc.h"
 

@@ -25,7 +25,7 @@
  * what for call sites. mod_filter.c has ":mod:" in filters, ftrace_exports.c what modules
  * may use of the tracer. <arch>/trampoline.c implements trampoline.h.
  *
- * The loader (kern/module/) calls the functions of this header; files/ calls ftrace_mod_*(),
+ * The loader (kern/loader/) calls the functions of this header; files/ calls ftrace_mod_*(),
  * and core/ calls ftrace_hash_list(). This room may use all others except probe_events/,
  * which comes after it; it uses no probe.
  *

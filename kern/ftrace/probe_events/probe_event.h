@@ -10,7 +10,7 @@
  * error_log.c the log of refused lines. This room is the last one (lab 8): it may use all
  * others, and no room includes its headers. It is called through tracefs's table, by its
  * probes' hits, and through the tables PRINT_HOOK (trace/), INSTANCE_HOOK (files/) and
- * MODULE_HOOK (kern/module/).
+ * MODULE_HOOK (kern/loader/).
  *
  * An event may have several probes, with the same types of arguments: a further line
  * with the event's name adds one. A probe on a module's function is registered while the

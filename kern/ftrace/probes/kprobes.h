@@ -46,10 +46,10 @@
  *
  * Probes are registered by probe_events/, modules (probe_exports.c) and programs in
  * kern/apps/. Hits come from ftrace_caller, from graph/, or from the exception, through
- * break_hook (breakpoint.h). Before a module is removed, kern/module/ asks the three
+ * break_hook (breakpoint.h). Before a module is removed, kern/loader/ asks the three
  * *_within() functions; in lab 7 no probe is anywhere.
  *
- * This room calls core/, ops/, graph/; of kern/module/ module_is_going() and, on arm64, stop_machine().
+ * This room calls core/, ops/, graph/; of kern/loader/ module_is_going() and, on arm64, stop_machine().
  */
 #ifndef FTRACE_KPROBES_H
 #define FTRACE_KPROBES_H
@@ -105,7 +105,7 @@ struct kprobe {
  * -EOPNOTSUPP	the instruction cannot be executed elsewhere (printed: why)
  * -EBUSY	another probe or op that may change pc is there
  * -ENOSPC	no slot is free; or no stub for the op
- * -ETIMEDOUT	arm64, in a body: a CPU could not be stopped (module/stop.h)
+ * -ETIMEDOUT	arm64, in a body: a CPU could not be stopped (loader/stop.h)
  * -ENOMEM, -ENODEV (tracing was disabled by a bad site)
  */
 int register_kprobe(struct kprobe *p);

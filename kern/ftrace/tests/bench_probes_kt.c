@@ -6,7 +6,7 @@
 #include "kretprobe.h"
 #include "kt.h"
 #include "livepatch.h"
-#include "module/loader.h"
+#include "loader/loader.h"
 #include "trace_event.h"
 
 void kt_bench_patched(void);

@@ -33,7 +33,7 @@ GRACE = 4  # a grace period that asks so often in vain does not end
 LONGEST = 30.0  # seconds for the way from one stop to the next
 REGISTERS = {"riscv64": (10, 1), "arm64": (0, 30)}  # the first argument, the return address
 HOW = {1: "done", 2: "waits for module_lock", 3: "waits for ftrace_lock", 4: "begun while all CPUs are stopped"}
-SOURCES = ["kern/module/module.c", "kern/ksyms.c", "kern/module/names.c", "kern/ftrace/modules/ftrace_module.c", "kern/ftrace/core/table.c", "kern/ftrace/core/patch.c"]
+SOURCES = ["kern/loader/module.c", "kern/ksyms.c", "kern/loader/names.c", "kern/ftrace/modules/ftrace_module.c", "kern/ftrace/core/table.c", "kern/ftrace/core/patch.c"]
 READER = "ksym_lookup+"  # it stores only what its caller asks for
 OWN = ("mt_steps_init", "mt_steps_made", "mt_steps_exit")
 # Each of these functions is a step, and they come in this order.

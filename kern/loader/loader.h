@@ -2,7 +2,7 @@
  * What the files of the loader share. A load passes through them in this order:
  *
  *	elf.c		the file is checked and laid out
- *	memory.c	it gets its addresses and its pages
+ *	module_memory.c	it gets its addresses and its pages
  *	elf.c		it is copied there
  *	exports.c	its symbols get the values of what the kernel and other modules export
  *	relocate.c	it is relocated
@@ -15,8 +15,8 @@
  * the MODULE_HOOKs run, and while insmod or rmmod waits until nothing leads into the module.
  * module.h lists the states of a module, and who may execute it in each.
  */
-#ifndef MODULE_LOADER_H
-#define MODULE_LOADER_H
+#ifndef LOADER_LOADER_H
+#define LOADER_LOADER_H
 
 #include "elf.h"
 #include "module.h"

@@ -1,4 +1,4 @@
-// needs: kern/module/params.c kern/string.c kern/strerror.c -DKERNEL_NAMES -Ikern/ftrace/tests/host -Ikern/tests
+// needs: kern/loader/params.c kern/string.c kern/strerror.c -DKERNEL_NAMES -Ikern/ftrace/tests/host -Ikern/tests
 /* A module's parameters: what is stored, and which tables are refused before anything is stored. */
 #include <cstring>
 #include <gtest/gtest.h>
@@ -9,7 +9,7 @@
 extern "C" {
 #define export export_ /* a structure's name in C */
 #define private private_
-#include "module/loader.h"
+#include "loader/loader.h"
 #undef export
 #undef private
 }

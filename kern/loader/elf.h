@@ -10,8 +10,8 @@
  * Order: open, (the caller finds room for @size[] bytes and sets @base[]), copy,
  * resolve, relocate. Each prints one message before it returns an error.
  */
-#ifndef MODULE_ELF_H
-#define MODULE_ELF_H
+#ifndef LOADER_ELF_H
+#define LOADER_ELF_H
 
 #include "module.h"
 

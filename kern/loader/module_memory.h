@@ -9,8 +9,8 @@
  *
  * Context of all: thread, interrupts on, module_lock held.
  */
-#ifndef MODULE_MEMORY_H
-#define MODULE_MEMORY_H
+#ifndef LOADER_MODULE_MEMORY_H
+#define LOADER_MODULE_MEMORY_H
 
 #include "module.h"
 

@@ -5,7 +5,7 @@
  * module_elf_open() has checked that each type is known, and that each place and
  * symbol exists. Only the values can be wrong here.
  */
-#include "module/elf.h"
+#include "loader/elf.h"
 
 #include "asm/reloc.h"
 #include "string.h"

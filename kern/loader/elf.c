@@ -5,7 +5,7 @@
  * All checks of the file are made in module_elf_open(). They come in the order of
  * what they rely on: header, section table, sections, symbols, relocations.
  */
-#include "module/elf.h"
+#include "loader/elf.h"
 
 #include "asm/reloc.h"
 #include "string.h"

@@ -1,4 +1,4 @@
-// needs: kern/module/elf.c kern/module/relocate.c kern/arch/arm64/reloc.c -Ikern/ftrace/tests/host -Ikern/module/tests/arm64
+// needs: kern/loader/elf.c kern/loader/relocate.c kern/arch/arm64/reloc.c -Ikern/ftrace/tests/host -Ikern/loader/tests/arm64
 /* Relocations of arm64, at the limits of their ranges, compared with the assembler. */
 #define CROSS "aarch64-linux-gnu-"
 #define TARGET "aarch64-linux-gnu"

@@ -1,5 +1,5 @@
 /*
- * Tests the promises of module/elf.h for one architecture. The including test names
+ * Tests the promises of loader/elf.h for one architecture. The including test names
  * the cross compiler, which makes the object files, and adds what its relocations promise.
  */
 #include <algorithm>
@@ -17,7 +17,7 @@
 extern "C" {
 #define export export_ /* a structure's name in C */
 #define private private_
-#include "module/elf.h"
+#include "loader/elf.h"
 #undef export
 #undef private
 #include "asm/reloc.h"
@@ -74,7 +74,7 @@ static Bytes compile(const std::string &compiler, const std::string &flags)
 {
 	return run_in_directory("", compiler + " -std=gnu11 -O2 -ffreestanding -fno-common -fno-pic -fno-omit-frame-pointer "
 						"-fno-asynchronous-unwind-tables " +
-					    flags + " -c -o out $HERE/kern/module/tests/good-module.c");
+					    flags + " -c -o out $HERE/kern/loader/tests/good-module.c");
 }
 
 static const Bytes &good()

@@ -3,7 +3,7 @@
  * never has holes that are too small. They have no address in the linear map: a
  * module is written at its own addresses, before its text is made executable.
  */
-#include "memory.h"
+#include "module_memory.h"
 
 #include "arch.h"
 #include "asm-ftrace/insn.h"

@@ -20,8 +20,8 @@
 #include "ksyms.h"
 #include "livepatch.h"
 #include "loader.h"
-#include "module/memory.h"
-#include "module/stop.h"
+#include "loader/module_memory.h"
+#include "loader/stop.h"
 #include "string.h"
 
 struct mutex module_lock;

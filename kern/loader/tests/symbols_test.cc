@@ -1,4 +1,4 @@
-// needs: kern/module/symbols.c kern/module/names.c -Ikern/ftrace/tests/host
+// needs: kern/loader/symbols.c kern/loader/names.c -Ikern/ftrace/tests/host
 /* The names of a module's functions: their order, and the limits. */
 #include <cstdlib>
 #include <cstring>
@@ -11,7 +11,7 @@ extern "C" {
 #define export export_ /* a structure's name in C */
 #define private private_
 #include "ksyms.h"
-#include "module/loader.h"
+#include "loader/loader.h"
 #undef export
 #undef private
 #include "errno.h"

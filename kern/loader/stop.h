@@ -3,8 +3,8 @@
  * while no other CPU runs, and find out there which threads are inside a range of
  * text.
  */
-#ifndef MODULE_STOP_H
-#define MODULE_STOP_H
+#ifndef LOADER_STOP_H
+#define LOADER_STOP_H
 
 #include "thread.h"
 

@@ -2,7 +2,7 @@
  * Memory for modules and the symbols of their text, inside the kernel, with a module
  * that this test makes by hand: one function, `visit`, which calls what it is given.
  */
-#include "../memory.h"
+#include "loader/module_memory.h"
 #include "asm-ftrace/insn.h"
 #include "cpu.h"
 #include "ftrace/tests/kt.h"

@@ -1,4 +1,4 @@
-// needs: kern/module/elf.c kern/module/relocate.c kern/arch/riscv64/reloc.c -Ikern/ftrace/tests/host -Ikern/module/tests/riscv64 -Wno-volatile
+// needs: kern/loader/elf.c kern/loader/relocate.c kern/arch/riscv64/reloc.c -Ikern/ftrace/tests/host -Ikern/loader/tests/riscv64 -Wno-volatile
 /* Relocations of riscv64, at the limits of their ranges, compared with the assembler. */
 #define CROSS "riscv64-linux-gnu-"
 #define TARGET "riscv64-linux-gnu"

@@ -9,6 +9,6 @@ triple := $(patsubst %-,%,$(cross))
 seeds:
 	@rm -rf $(folder) && mkdir -p $(folder) && n=0 && \
 	for o in "-O2" "-O2 -DWEAK" "-Os -ffunction-sections -g1"; do n=$$((n + 1)); \
-	$(cross)gcc $(arch_cflags) $(common) $$o -c -o $(folder)/gcc$$n.o kern/module/tests/good-module.c && \
+	$(cross)gcc $(arch_cflags) $(common) $$o -c -o $(folder)/gcc$$n.o kern/loader/tests/good-module.c && \
 	clang --target=$(triple) $(clang_cflags) -ffreestanding -fno-pic -fno-common $$o \
-	-c -o $(folder)/clang$$n.o kern/module/tests/good-module.c || exit 1; done
+	-c -o $(folder)/clang$$n.o kern/loader/tests/good-module.c || exit 1; done

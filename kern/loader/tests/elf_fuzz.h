@@ -3,7 +3,7 @@
  * relocate, for any input. The sanitizers find an access outside of the file and the regions. Parts
  * of the ELF header that the reader ignores say where the module and the symbols are.
  */
-#include "module/elf.h"
+#include "loader/elf.h"
 
 #include "string.h"
 
