@@ -12,7 +12,7 @@
  * islands between the object files that follow (kern/ftrace/tools/islands.py).
  */
 #include "islands.h"
-#include "memory.h"
+#include "layout.h"
 
 ENTRY(_start)
 
@@ -62,6 +62,7 @@ SECTIONS
 		TABLE(param)
 		TABLE(shell_command)
 		TABLE(app)
+		TABLE(panic_hook)
 		TABLE(thread_hook)
 		TABLE(unwind_hook)
 		TABLE(exception_hook)

@@ -3,8 +3,8 @@
  *
  * Each architecture implements it in kern/arch/<arch>/arch.h (types, constants
  * and inlines) and in the files beside it, which have the same names and the
- * same functions in both: entry.S, trap.c, irqchip.c, timer.c, firmware.c,
- * unwind.c. Generic code never names an architecture.
+ * same functions in both: entry.S, switch.S, trap.c, tlb.c, irqchip.c, timer.c,
+ * firmware.c, unwind.c. Generic code never names an architecture.
  *
  * <arch>/arch.h must supply, besides the functions declared below:
  *
@@ -72,14 +72,15 @@ struct thread *__switch_to(struct thread *prev, struct thread *next);
 
 /* head.S: the first instruction of a secondary CPU. */
 extern char secondary_start[];
-/* entry.S: trap entry and return; a new thread's first instruction (interrupts masked; calls thread_start(prev)). */
-extern char exception_vector[], exception_vector_end[], thread_start_asm[];
+/* entry.S: trap entry and return. */
+extern char exception_vector[], exception_vector_end[];
+/* switch.S: a new thread's first instruction (interrupts masked; calls thread_start(prev)). */
+extern char thread_start_asm[];
 void __noreturn thread_start(struct thread *prev); /* sched.c: finishes the switch, runs current->fn */
 
 /*
  * head.S jumps to kernel_main() on the boot CPU: interrupts masked, this_cpu()
- * = &cpus[0], current = &boot_thread, stack = boot_stack. head.S has stored in
- * .data:
+ * = &cpus[0], current = &boot_thread, stack = boot_stack. head.S has stored:
  */
 void __noreturn kernel_main(void);
 extern unsigned long boot_hwid;     /* this CPU's hardware id */
@@ -89,6 +90,11 @@ extern char boot_stack[];           /* THREAD_SIZE, aligned to it */
 
 void arch_show_regs(const struct trap_frame *regs);
 
+/*
+ * panic.c: a panic of code that was interrupted at @regs. Ends only the running thread, if that
+ * may fault: current->faulted.
+ */
+void __noreturn panic_regs(struct trap_frame *regs, const char *fmt, ...) __printf(2, 3);
 /*
  * fault.c: panic with a description of a bad access to @va. @access: "read from",
  * "write to", "execution of".

@@ -1,34 +1,22 @@
 /*
- * The console: printk, output in whole lines, and a ring of received bytes
- * that an interrupt fills and one thread reads.
+ * The console's input: a ring of received bytes that an interrupt fills and one thread
+ * reads. Output is base/printk.c's.
  *
  * No input is lost silently. If a byte does not fit into the ring or into the UART, it
  * is counted, and the next byte of its line is marked. Of a line that does not fit into
- * the ring the end is kept, so that its reader goes on. Output from before the UART is
- * known is kept and printed later.
+ * the ring the end is kept, so that its reader goes on.
  */
-#include "cpu.h"
+#include "console.h"
 #include "fdt.h"
-#include "irq.h"
 #include "print.h"
-#include "string.h"
 #include "thread.h"
 #include "uart.h"
 
 #define RING_SIZE 8192 /* a power of two */
-#define EARLY_SIZE 8192
-#define LINE_SIZE 1024
 #define POLL_NS 5000000
 #define CTRL_C 3
 /* One interrupt reads at most this many bytes; a reader or the next tick reads the rest. */
 #define INPUT_BURST 1024
-
-static struct spinlock output_lock;
-static bool panic_mode;
-static char early[EARLY_SIZE];
-static size_t early_len;
-static char *keep;                 /* under output_lock: a copy of the output goes here */
-static size_t keep_len, keep_size; /* keep_len counts what did not fit, too */
 
 /* The received bytes, some with INPUT_LOST. All of this is under input_lock. */
 static u16 ring[RING_SIZE];
@@ -44,101 +32,6 @@ static struct wait_queue readers;
 static struct thread *foreground, *watcher; /* under input_lock */
 static bool polled = true; /* received bytes raise no interrupt */
 static bool more;          /* the last interrupt left bytes in the UART, which may raise no other interrupt */
-
-/* ---- output ---- */
-
-static notrace void emit(const char *s, size_t n)
-{
-	if (keep) {
-		if (keep_len < keep_size)
-			memcpy(keep + keep_len, s, MIN(n, keep_size - keep_len));
-		keep_len += n;
-	}
-	if (uart_present()) {
-		uart_write(s, n);
-	} else {
-		n = MIN(n, EARLY_SIZE - early_len);
-		memcpy(early + early_len, s, n);
-		early_len += n;
-	}
-}
-
-static notrace unsigned long lock_output(void)
-{
-	unsigned long flags = irq_save();
-
-	if (!panic_mode)
-		spin_lock(&output_lock);
-	return flags;
-}
-
-static notrace void unlock_output(unsigned long flags)
-{
-	if (!panic_mode)
-		spin_unlock(&output_lock);
-	irq_restore(flags);
-}
-
-/* Line by line, so that interrupts are masked for one line at most. */
-void console_write(const char *s, size_t n)
-{
-	while (n) {
-		const char *end = memchr(s, '\n', MIN(n, LINE_SIZE));
-		size_t part = end ? (size_t)(end - s) + 1 : MIN(n, LINE_SIZE);
-		unsigned long flags = lock_output();
-
-		emit(s, part);
-		unlock_output(flags);
-		s += part;
-		n -= part;
-	}
-}
-
-int printk(const char *fmt, ...)
-{
-	static char line[LINE_SIZE]; /* under output_lock */
-	unsigned long flags = lock_output();
-	va_list args;
-	int n;
-
-	va_start(args, fmt);
-	n = vsnprintf(line, sizeof(line), fmt, args);
-	va_end(args);
-	for (u8 *c = (u8 *)line; *c; c++) /* a terminal would interpret control characters */
-		if ((*c < ' ' && *c != '\n' && *c != '\t') || *c > '~')
-			*c = '?';
-	emit(line, MIN(n, (int)sizeof(line) - 1));
-	unlock_output(flags);
-	return n;
-}
-
-notrace void console_panic_mode(void)
-{
-	WRITE_ONCE(panic_mode, true);
-}
-
-size_t console_keep(char *buf, size_t size)
-{
-	unsigned long flags = lock_output();
-	size_t printed = keep_len;
-
-	WRITE_ONCE(keep, buf);
-	keep_size = size;
-	keep_len = 0;
-	unlock_output(flags);
-	return printed;
-}
-
-void console_uart_found(void)
-{
-	unsigned long flags = lock_output();
-
-	emit(early, early_len);
-	early_len = 0;
-	unlock_output(flags);
-}
-
-/* ---- input ---- */
 
 static bool ends_line(int c)
 {
@@ -177,7 +70,7 @@ static void take_until(u32 out)
 /* Ctrl-C also discards the bytes typed before it. While output is kept (framed.c) Ctrl-C is an ordinary byte, into which the serial line may have changed another one. */
 static void receive_byte(int c)
 {
-	if ((u8)c != CTRL_C || !foreground || READ_ONCE(keep)) {
+	if ((u8)c != CTRL_C || !foreground || console_is_kept()) {
 		put_byte(c);
 		return;
 	}
@@ -283,7 +176,7 @@ int console_getchar(void)
 /* Handle a Ctrl-C that was received after the command's line but before the command started. */
 static void interrupt_typed_ahead(struct thread *t)
 {
-	for (u32 at = ring_out; at != ring_in && !READ_ONCE(keep); at++) {
+	for (u32 at = ring_out; at != ring_in && !console_is_kept(); at++) {
 		if ((u8)ring[at % RING_SIZE] == CTRL_C) {
 			take_until(at + 1);
 			thread_interrupt(t);

@@ -1,61 +1,14 @@
 /*
- * One struct cpu for each CPU in use, indexed 0..nr_cpus-1: the boot CPU, then the
- * others in the order of the device tree. The hardware's id (hartid, MPIDR) is a
- * field, never an index.
+ * The CPUs at work: their start, calls from one to another, and the watchdog, which names
+ * those that are stuck. base/current.h has struct cpu.
  */
 #ifndef KERN_CPU_H
 #define KERN_CPU_H
 
-#include "arch.h"
+#include "current.h"
 #include "lock.h"
 #include "thread.h"
 
-#define NR_CPUS 8
-
-struct cpu {
-	struct thread *running; /* first: `current`, which riscv64 reads through tp */
-	u64 recursion;          /* tracer: context bits of the running callbacks; accessed by this CPU alone, and an interrupt leaves it as it was */
-	u64 context_bit;        /* 1 thread, 2 interrupt, 4 exception: set by trap entry and exit */
-	void *ftrace;           /* the tracer's own per-CPU data */
-	u32 index;
-	u32 resched;            /* 0 or CTX_NEED_RESCHED; set by any CPU, cleared by schedule() */
-	u64 hwid;               /* hartid, MPIDR affinity */
-	u32 claimed; /* set by the CPU when it starts, or by smp_init() when it stops waiting: the first one decides */
-	bool online;
-	struct thread *idle;
-	struct thread *runqueue;     /* under rq_lock, which is held across __switch_to() */
-	struct thread **runqueue_end; /* the last thread's link */
-	struct thread *sleepers;     /* under rq_lock: threads with a time-out, soonest first */
-	struct spinlock rq_lock;
-	u64 grace;              /* counts passes through schedule(), for synchronize_sched() */
-	u64 touched;            /* counts calls of watchdog_touch() */
-	u32 reports;            /* counts the watchdog's reports about this CPU */
-	u64 next_tick;          /* counter value */
-	u64 timer;              /* counter value that the timer is set to; ~0: none */
-	u64 switched_at;        /* when current began to run */
-	u64 ipi_work;           /* bits 1 << IPI_*, atomically set by the sender */
-	struct smp_call *calls; /* pushed by senders; IPI_CALL takes the whole list */
-	void (*called)(void *); /* the function of the running call, or NULL */
-	unsigned long switches;
-	void *boot_stack; /* top of the idle thread's stack: where secondary_start puts sp */
-};
-
-extern struct cpu cpus[NR_CPUS];
-extern unsigned nr_cpus; /* found, started and online after smp_init() */
-
-static inline struct cpu *cpu_of(unsigned index)
-{
-	return &cpus[index];
-}
-
-/*
- * Read /cpus of the device tree; sets indices and nr_cpus. Before irqchip_init().
- * Only the boot CPU is used, and the console says so, if the tree does not list it
- * or has a CPU without an id: firmware has read the same tree, and OpenSBI then
- * sends an IPI to the wrong hart, and may never return. A tree with more than
- * NR_CPUS is said, too.
- */
-void cpus_init(const void *fdt);
 /* Make @t the idle thread of @cpu; before the CPU's first interrupt. */
 void init_idle(struct thread *t, struct cpu *cpu);
 /*
@@ -66,8 +19,6 @@ void init_idle(struct thread *t, struct cpu *cpu);
 void smp_init(void);
 /* Called by head.S's secondary_start on the new CPU's idle stack. */
 void secondary_main(void);
-
-unsigned long other_cpus(void); /* all online CPUs except the running one, bits: index; preemption off */
 
 /*
  * Run fn(arg) in interrupt context on the online CPU @index and wait for it. The

@@ -19,14 +19,14 @@ cc := $(ccache) $(gcc)
 cflags = $(CFLAGS) -DSTAGE=$(stage) -DHOOK_$(hook)=1 $(if $(has_modules),-DCONFIG_MODULES=1) \
 	$(if $(has_probes),-DCONFIG_KPROBES=1) $(if $(START),-DLAB_START=$(START)) \
 	$(if $(TESTS),-DCONFIG_TESTS=1) $(if $(DEBUG),-DCONFIG_DEBUG=1) $(arch_cflags)
-includes = -Ikern $(ftrace_includes) -Ikern/shell -I$(shared) -I$(out) -I$(out)/include
+includes = -Ikern $(kern_includes) -Ikern/shell -I$(shared) -I$(out) -I$(out)/include
 depends := -MMD -MP
 traced := $(traced.$(hook))
 
 # ---- what is linked ---------------------------------------------------------
 # A grade runs these programs. They call the tracer's functions; all other programs see only kern/app.h.
 apps_inside := entry.o frames.o graph.o lookup.o op.o probe.o rare.o registers.o trampolines.o
-src := $(wildcard boot/$(ARCH)/*.S kern/*.c kern/shell/*.c kern/arch/$(ARCH)/*.c \
+src := $(wildcard boot/$(ARCH)/*.S kern/*.c $(kern_rooms:%=%/*.c) kern/shell/*.c kern/arch/$(ARCH)/*.c \
 	kern/arch/$(ARCH)/*.S) \
 	$(call ftrace_files,$(ARCH),$(stage)) $(wildcard kern/apps/*.c kern/apps/lib/*.c) \
 	$(if $(has_modules),$(wildcard kern/loader/*.c $(if $(TESTS),kern/loader/tests/*_kt.c))) \
@@ -58,8 +58,8 @@ $(shared)/.links:
 	@mkdir -p $(@D) && ln -sfn ../../../kern/arch/$(ARCH) $(@D)/asm && \
 	ln -sfn ../../../kern/ftrace/$(ARCH) $(@D)/asm-ftrace && touch $@
 
-$(out)/include/asm-offsets.h: kern/asm-offsets.c kern/arch/$(ARCH)/asm-offsets.c $(ftrace_headers) \
-		$(wildcard kern/*.h kern/arch/$(ARCH)/*.h) $(out)/flags $(shared)/.links
+$(out)/include/asm-offsets.h: kern/asm-offsets.c kern/arch/$(ARCH)/asm-offsets.c $(kern_headers) \
+		$(wildcard kern/arch/$(ARCH)/*.h) $(out)/flags $(shared)/.links
 	$(call say,OFFSETS,$@)set -e; for f in $(filter %.c,$^); do \
 	$(cc) $(cflags) $(includes) -S -o - $$f; done > $@.S; \
 	sed -n 's/^->\([A-Za-z0-9_]*\) [$$#]*\(-*[0-9]*\).*/#define \1 \2/p' $@.S > $@; rm $@.S
@@ -76,7 +76,7 @@ $(out)/kern/ftrace/%.o: kern/ftrace/%.c $(out)/flags $(generated)
 # A program sees only kern/app.h; so does the programs' library.
 $(out)/kern/apps/lib/%.o: kern/apps/lib/%.c kern/app.h $(out)/flags
 	$(call say,CC,$@)$(cc) $(cflags) -iquote kern $(traced) $(depends) -c -o $@ $<
-$(addprefix $(out)/kern/apps/,$(apps_inside)): sees := $(ftrace_includes) -iquote $(shared) \
+$(addprefix $(out)/kern/apps/,$(apps_inside)): sees := $(kern_includes) -iquote $(shared) \
 	-iquote $(out)/include
 $(addprefix $(out)/kern/apps/,$(apps_inside)): $(generated)
 $(out)/kern/apps/%.o: kern/apps/%.c kern/app.h $(out)/flags
@@ -129,7 +129,7 @@ $(out)/islands.h: kern/ftrace/tools/islands.py $(own_app) $(sites) $(out)/flags
 	@$(PYTHON) $< $(ARCH) $(filter %.o,$^) > $@
 $(out)/kern/ftrace/$(ARCH)/islands.o: $(out)/islands.h
 
-$(out)/callsite.lds: boot/callsite.lds.S kern/memory.h $(out)/islands.h $(out)/flags $(shared)/.links
+$(out)/callsite.lds: boot/callsite.lds.S kern/layout.h $(out)/islands.h $(out)/flags $(shared)/.links
 	@$(cc) $(cflags) $(includes) -E -P -D__ASSEMBLER__ -o $@ -x c $<
 
 # A handed-in file's object is checked before it is linked.

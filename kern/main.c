@@ -5,6 +5,7 @@
  * all other code needs; each step depends on the ones before. The rest of the boot
  * is main_thread(), an ordinary thread, which becomes the shell.
  */
+#include "console.h"
 #include "cpu.h"
 #include "fdt.h"
 #include "file.h"
@@ -16,7 +17,6 @@
 #include "string.h"
 #include "uart.h"
 
-const void *boot_fdt;
 u64 boot_counter, prompt_counter;
 
 static void __noreturn stop(const char *why)

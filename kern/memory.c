@@ -13,6 +13,7 @@
 #include "print.h"
 #include "string.h"
 
+unsigned long kernel_pa, boot_fdt_pa;
 struct range_list ram, taken;
 struct range initrd;
 struct range module_ram, last_boot_ram;

@@ -7,13 +7,13 @@
  * its mapping of the image, with its permissions, is kept.
  */
 #include "arch.h"
+#include "current.h"
 #include "errno.h"
 #include "fdt.h"
 #include "lock.h"
 #include "memory.h"
 #include "print.h"
 #include "string.h"
-#include "thread.h"
 
 #define ENTRIES		 512
 #define LEAF_SIZE(level) (1ul << (PAGE_SHIFT + 9 * (level)))
@@ -32,7 +32,7 @@ static struct spinlock mmu_lock;
 static unsigned long mmio_next = MMIO_BASE;
 static pte_t alias_entry;
 
-unsigned long linear_pa;
+unsigned long kernel_pgd_pa, linear_pa;
 
 unsigned long virt_to_phys(const void *p)
 {

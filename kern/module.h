@@ -17,6 +17,7 @@
 
 #include "errno.h"
 #include "file.h"
+#include "ksyms.h"
 #include "memory.h"
 #include "print.h"
 #include "thread.h"
@@ -102,7 +103,6 @@ struct export {
 enum module_state { MODULE_COMING, MODULE_LIVE, MODULE_GOING };
 enum module_region { MODULE_TEXT, MODULE_RODATA, MODULE_DATA, MODULE_REGIONS }; /* R-X, R--, RW- */
 
-struct ksym_table; /* ksyms.h */
 struct ftrace_table;
 
 struct module {
@@ -179,10 +179,5 @@ struct module_hook {
 
 /* The module whose text contains @addr; NULL: none. Any context, no call site. */
 const struct module *module_of(unsigned long addr);
-/*
- * Is the module at @addr being removed? Then it gets no probe and no patch. The caller holds
- * the lock under which rmmod looks for probes and patches later. Any context.
- */
-bool module_is_going(unsigned long addr);
 
 #endif

@@ -76,19 +76,19 @@ static void __noreturn die(struct trap_frame *regs, struct unwind *u)
 	firmware_poweroff(true);
 }
 
-void panic(const char *fmt, ...)
+/* For panic(): the trace begins with its caller. */
+static void __noreturn report_panic(const char *fmt, va_list args)
 {
 	struct unwind u;
-	va_list args;
 
 	enter_panic();
 	unwind_start_here(&u);
-	unwind_next(&u); /* to our caller */
-	va_start(args, fmt);
+	unwind_next(&u); /* to panic() */
+	unwind_next(&u);
 	vsnprintf(text, sizeof(text), fmt, args);
-	va_end(args);
 	die(NULL, &u);
 }
+PANIC_HOOK(report_panic);
 
 /*
  * May this thread end here, alone? Only if it asked for that (current->faulted), and holds nothing for which others would
@@ -137,5 +137,5 @@ void panic_regs(struct trap_frame *regs, const char *fmt, ...)
 /* In a panic no probe's handler may run. */
 NOKPROBE_SYMBOL(enter_panic);
 NOKPROBE_SYMBOL(die);
-NOKPROBE_SYMBOL(panic);
+NOKPROBE_SYMBOL(report_panic);
 NOKPROBE_SYMBOL(panic_regs);

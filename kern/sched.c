@@ -18,12 +18,6 @@
 #define RETRY_NS 1000000 /* far longer than an interrupt, even in a slow emulator: the thread must make progress between two */
 #define SLEEP_NS_MAX (1ul << 60) /* 36 years: the deadline does not overflow */
 
-struct thread boot_thread = {
-	.comm = "swapper/0",
-	.on_cpu = true,
-	.stack = boot_stack,
-};
-
 notrace void run_thread_hooks(enum thread_event event, struct thread *prev, struct thread *next)
 {
 	TABLE_FOR_EACH(const struct thread_hook, thread_hook, hook)

@@ -5,6 +5,7 @@
 #define KERN_SHELL_H
 
 #include "file.h"
+#include "init.h"
 
 struct shell_command {
 	const char *name, *usage, *help;
@@ -45,12 +46,5 @@ int shell_main(void *ended);
 int complain(const char *command, const char *what, int err);
 /* Run one command in this thread, without redirection. Return: its exit status. */
 int shell_run_words(int argc, char **argv);
-
-/* Initcalls: run in link order by main_thread() (main.c), after all CPUs are started and before the shell. */
-struct initcall {
-	int (*fn)(void);
-	const char *name;
-};
-#define INITCALL(f) TABLE_ENTRY(const struct initcall, initcall, f##_initcall) = {f, #f}
 
 #endif

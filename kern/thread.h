@@ -17,59 +17,11 @@
 #define KERN_THREAD_H
 
 #include "arch.h"
+#include "current.h"
+#include "ksyms.h"
 #include "lock.h"
 #include "memory.h"
 #include "print.h"
-
-/*
- * current->ctx: the context bits of a trace event, in their place in the event's
- * first word: flags in bits 16-23 (Linux's TRACE_FLAG_*), the preemption depth
- * in 24-31. Changed only by the thread itself, and by interrupts, which restore
- * it: plain loads and stores are enough.
- */
-#define CTX_NEED_RESCHED (0x24u << 16) /* TRACE_FLAG_NEED_RESCHED | _PREEMPT_RESCHED: 'N' */
-#define CTX_HARDIRQ (0x08u << 16)      /* TRACE_FLAG_HARDIRQ: 'h' */
-#define CTX_PREEMPT (1u << 24)         /* one preempt_disable() */
-
-enum thread_state { THREAD_RUNNING, THREAD_SLEEPING, THREAD_DEAD };
-
-struct thread {
-	struct context context; /* first: __switch_to() */
-	u32 ctx;
-	int pid; /* 0 on every idle thread, named swapper/N */
-	char comm[16];
-	enum thread_state state;
-	bool on_cpu;
-	bool queued;      /* on the run queue of its CPU */
-	bool interrupted; /* after Ctrl-C: sleeps, reads and loops end early, with -EINTR */
-	bool main_returned; /* other threads of its program run on: the shell no longer waits for it */
-	bool end_is_due; /* sched.c: an interrupt found it interrupted */
-	u32 mutexes; /* that it holds */
-	bool *faulted; /* not NULL: a fault ends only this thread, and stores true there; panic_regs() */
-	struct wait_queue *waits_in; /* from prepare_to_wait() to finish_wait() */
-	s8 pinned; /* CPU index, or -1 */
-	u8 cpu;    /* current or last CPU */
-	int (*fn)(void *);
-	void *arg;
-	int exit_code;
-	void *stack; /* THREAD_SIZE, aligned to it; lowest word STACK_END_MAGIC */
-	u64 wake_at; /* sleeping with a time-out: counter value */
-	u64 runtime; /* counter ticks on a CPU, for `ps` and `time` */
-	u64 turn;    /* counter ticks of its last turn on a CPU */
-	struct thread *next;      /* run queue */
-	struct thread *wait_next; /* wait queue */
-	struct thread *sleep_next; /* its CPU's sleepers, by wake_at */
-	struct thread *all_next;  /* every thread, under threads_lock */
-	struct file *out;         /* standard output; NULL: the console. Inherited */
-	int out_error;            /* the first write to it that failed; 0 */
-	struct node *cwd;         /* inherited */
-	void *ftrace; /* the tracer's own per-thread data; thread hooks */
-	void *process; /* app.c: the application that it belongs to, or NULL. Inherited */
-	void (*end)(void); /* a program's thread: ends it when it is interrupted; does not return. Inherited */
-};
-#define STACK_END_MAGIC 0x57ac6e9d57ac6e9dul
-
-extern struct thread boot_thread; /* head.S starts it on boot_stack; sched.c */
 
 /*
  * Hooks, which the tracer links in. They are called when @prev creates @next; at
@@ -148,16 +100,7 @@ void synchronize_sched(void);
 /* Number of stacks mapped since boot: in use, or free for new threads. */
 unsigned thread_stacks(void);
 
-static inline void preempt_disable(void)
-{
-	current->ctx += CTX_PREEMPT;
-	barrier();
-}
-void preempt_enable(void); /* reschedules if needed */
-static inline bool preemptible(void)
-{
-	return (current->ctx & ~0xffffu) == 0;
-}
+void preempt_enable(void); /* reschedules if needed; preempt_disable() is in base/current.h */
 
 /*
  * Trap entry calls these around a hardware interrupt, interrupts masked.
@@ -168,35 +111,6 @@ static inline bool preemptible(void)
  */
 void irq_enter(void);
 void irq_exit(struct trap_frame *regs);
-struct text_range {
-	unsigned long start, end;
-};
-static inline __attribute__((always_inline)) bool in_kernel_tracer(unsigned long pc)
-{
-	TABLE_FOR_EACH(const struct text_range, ftrace_text, r)
-		if (pc >= r->start && pc < r->end)
-			return true;
-	return false;
-}
-
-/*
- * Modules' text is above the kernel's, from this address on; the highest address while
- * no module is loaded. So one comparison is enough for the kernel's addresses. The two
- * functions (ksyms.c) look at each module's table, and in_module_text() is false for a
- * module that is gone. No call site, any context.
- */
-extern unsigned long module_text_start;
-bool in_module_text(unsigned long pc);
-bool in_module_tracer(unsigned long pc);
-
-static inline __attribute__((always_inline)) bool may_be_in_module(unsigned long pc)
-{
-	return unlikely(pc >= READ_ONCE(module_text_start));
-}
-static inline __attribute__((always_inline)) bool in_tracer(unsigned long pc)
-{
-	return in_kernel_tracer(pc) || (may_be_in_module(pc) && in_module_tracer(pc));
-}
 
 /* A thread waits in one queue at a time. */
 struct wait_queue {

@@ -5,6 +5,7 @@
  * used, if it has one.
  */
 #include "uart.h"
+#include "console.h"
 #include "errno.h"
 #include "fdt.h"
 #include "irq.h"
@@ -287,7 +288,7 @@ void uart_init(const void *fdt)
 	}
 	if (!found)
 		return; /* no error can be printed */
-	console_uart_found();
+	printk_to(uart_write);
 	if (instead && fdt)
 		printk("Callsite has no driver for the device tree's console (%s): %s.\n",
 		       path ?: "none is named", instead);

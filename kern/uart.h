@@ -1,5 +1,5 @@
 /*
- * Shared by console.c (lines of output, input bytes, Ctrl-C) and uart.c (the devices).
+ * Shared by console.c (input bytes, Ctrl-C) and uart.c (the devices).
  */
 #ifndef KERN_UART_H
 #define KERN_UART_H
@@ -14,17 +14,7 @@ int uart_receive(void);                   /* a byte, or -1 */
 /* From now on received bytes interrupt and call console_input(). -errno: the caller must poll. */
 int uart_enable_input(const void *fdt);
 
-void console_uart_found(void);
-/* From now on copy all output into @buf as well; NULL: no more. Return: the bytes printed since the last call, also those for which there was no room. */
-size_t console_keep(char *buf, size_t size);
 void console_input(void); /* interrupt context, or polling: take the bytes that the UART has received */
 void console_tick(void);  /* each timer interrupt */
-
-/*
- * Ctrl-C calls thread_interrupt() for @t, and from the second Ctrl-C on for
- * @watcher too. @t NULL: the reader gets Ctrl-C as a byte.
- */
-struct thread;
-void console_set_foreground(struct thread *t, struct thread *watcher);
 
 #endif

@@ -8,7 +8,7 @@ WANTED := $(or $(ARCH),$(ARCHS))
 PYTHON := /usr/bin/python3
 comma := ,
 
-include kern/ftrace/stages.mk
+include kern/ftrace/stages.mk kern/rooms.mk
 LAST_LAB := $(lastword $(STAGES))
 stage := $(or $(LAB),$(START),$(if $(filter mcount,$(HOOK)),3,$(LAST_LAB)))
 hook := $(if $(filter 1 2 3,$(stage)),mcount,entry)

@@ -23,7 +23,7 @@ LAST_LAB = int(re.findall(r"^STAGES :=.*?(\d+)$", (ROOT / "kern/ftrace/stages.mk
 FINISHED = f"lab{LAST_LAB}"
 
 # As many CPUs as the kernel uses.
-MOST_CPUS = int(re.findall(r"^#define NR_CPUS (\d+)$", (ROOT / "kern/cpu.h").read_text(), re.M)[0])
+MOST_CPUS = int(re.findall(r"^#define NR_CPUS (\d+)$", (ROOT / "kern/base/current.h").read_text(), re.M)[0])
 FETCHED = ROOT / "build/boards"  # kern/tests/board_uboots.py
 BOARD_UBOOT = {board: FETCHED / f"u-boot-{name}.bin" for board, name in
                (("sifive_u", "sifive_unleashed"), ("raspi3b", "rpi_3"), ("raspi4b", "rpi_4"))}

@@ -12,7 +12,7 @@
  * 4. Zero .bss, store the address of the device tree and this CPU's MPIDR.
  * 5. Set the stack, this CPU and its thread; go to kernel_main().
  */
-#include "memory.h"
+#include "layout.h"
 #include "asm-offsets.h"
 #include "asm/arch.h"
 
@@ -291,17 +291,3 @@ drop_to_el1:
 	ret
 
 	.ltorg
-
-	.data
-	.balign	8
-	.globl	kernel_pa, kernel_pgd_pa, boot_hwid, boot_fdt_pa
-kernel_pa:	.quad	0
-kernel_pgd_pa:	.quad	0
-boot_hwid:	.quad	0
-boot_fdt_pa:	.quad	0
-
-	.bss
-	.balign	THREAD_SIZE
-	.globl	boot_stack
-boot_stack:
-	.zero	THREAD_SIZE

@@ -10,7 +10,7 @@
  * 4. Turn paging on.
  * 5. Set the stack, this CPU and its thread; go to kernel_main().
  */
-#include "memory.h"
+#include "layout.h"
 #include "asm-offsets.h"
 #include "asm/arch.h"
 
@@ -192,16 +192,5 @@ lost_lottery:
 	.size	_image_header, . - _image_header
 
 	.data
-	.balign	8
-	.globl	kernel_pa, kernel_pgd_pa, boot_hwid, boot_fdt_pa
-kernel_pa:	.dword	0
-kernel_pgd_pa:	.dword	0
-boot_hwid:	.dword	0
-boot_fdt_pa:	.dword	0
+	.balign	4
 boot_lottery:	.word	0
-
-	.bss
-	.balign	THREAD_SIZE
-	.globl	boot_stack
-boot_stack:
-	.zero	THREAD_SIZE

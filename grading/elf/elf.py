@@ -28,11 +28,11 @@ if TYPE_CHECKING:
 
 # A file that uses each structure, and that is in every tree as a source which nobody hands in: its debug information says how the structure is laid out.
 DECLARED = {"ftrace_ops": "kern/apps/op", "ftrace_filter": "kern/apps/op", "fgraph_ops": "kern/apps/frames", "fgraph_single": "kern/apps/rare",
-            "shadow_stack": "kern/apps/frames", "shadow_frame": "kern/apps/frames", "cpu": "kern/smp"}
+            "shadow_stack": "kern/apps/frames", "shadow_frame": "kern/apps/frames", "cpu": "kern/base/cpus"}
 
-MEMORY = (ROOT / "kern/memory.h").read_text()
+LAYOUT = (ROOT / "kern/layout.h").read_text()
 # Where the kernel is linked, and where the writable alias of its text is during a batch.
-KERNEL_BASE, ALIAS_BASE = (int(re.findall(rf"^#define {name}_BASE (\w+)$", MEMORY, re.M)[0], 16)
+KERNEL_BASE, ALIAS_BASE = (int(re.findall(rf"^#define {name}_BASE (\w+)$", LAYOUT, re.M)[0], 16)
                            for name in ("KERNEL", "ALIAS"))
 
 

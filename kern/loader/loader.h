@@ -7,7 +7,7 @@
  *	exports.c	its symbols get the values of what the kernel and other modules export
  *	relocate.c	it is relocated
  *	params.c	its parameters are set
- *	symbols.c	its functions get names, which names.c keeps
+ *	symbols.c	its functions get names, which names.c keeps, in a table (ksym_tables.c)
  *	module.c	it is protected, published, and its init is called; a removal takes back
  *			what was published, then frees the pages
  *
@@ -19,6 +19,7 @@
 #define LOADER_LOADER_H
 
 #include "elf.h"
+#include "ksyms.h"
 #include "module.h"
 
 /* The value of an exported symbol. @owner: the module that exports it; NULL: the kernel. 0: nothing exports it, or @owner does, but is not live. */
@@ -40,6 +41,31 @@ int module_set_params(struct module *m, const struct module_elf *elf, int count,
  * After a message: -ENOMEM, -ENOEXEC: there are too many.
  */
 int module_name_functions(struct module *m, const struct module_elf *elf, size_t room);
+
+/*
+ * A table of symbols (base/ksyms.h). NULL: no memory. The caller fills in everything but next; or
+ * frees it with kfree(), unless it was added.
+ */
+struct ksym_table *ksym_table_new(u32 count);
+/*
+ * An equal string that stays once its module was published (names.c), followed by a second NUL:
+ * no parameters (kern/ftrace/trace/trace_args.c). NULL: the KSYM_NAMES_MAX bytes for such strings
+ * are used up.
+ */
+const char *ksym_name(const char *name);
+#define KSYM_NAMES_MAX KiB(64)
+/*
+ * From now on in_text() is true in the table's text, and in_tracer() in its tracer's text.
+ * Gone tables that overlap it are freed after a grace period.
+ */
+void ksym_add(struct ksym_table *table);
+/*
+ * Mark the table as gone, and wait for a grace period: when this returns, no stack walk reads the
+ * text any more. Of more than KSYM_GONE_MAX gone tables the one that was added first is freed: a
+ * lookup of an address without a table reads them all.
+ */
+#define KSYM_GONE_MAX 16
+void ksym_remove(struct ksym_table *table);
 
 /* ksym_names_forget() frees the names that ksym_name() has kept since the mark. Before: no function of theirs was in a trace yet. */
 struct ksym_names {

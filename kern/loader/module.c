@@ -36,16 +36,11 @@ const struct module *module_of(unsigned long addr)
 	return m;
 }
 
-bool module_is_going(unsigned long addr)
+/* Nothing new may be set in a module that is going: module_is_going(). */
+static void set_state(struct module *m, enum module_state state)
 {
-	const struct module *m;
-	bool going;
-
-	preempt_disable(); /* a removed one is freed after a grace period */
-	m = module_of(addr);
-	going = m && READ_ONCE(m->state) == MODULE_GOING;
-	preempt_enable();
-	return going;
+	m->state = state;
+	WRITE_ONCE(m->symbols->going, state == MODULE_GOING);
 }
 
 static struct module **link_of(const char *name)
@@ -400,7 +395,7 @@ static int end_call(struct module *m, int *result)
 static void init_ended(struct module *m, int err)
 {
 	mutex_lock(&module_lock);
-	m->state = err ? MODULE_GOING : MODULE_LIVE;
+	set_state(m, err ? MODULE_GOING : MODULE_LIVE);
 	if (err)
 		file_ops_forget(&m->files);
 	mutex_unlock(&module_lock);
@@ -478,7 +473,7 @@ static void keep(struct module *m)
 {
 	mutex_lock(&module_lock);
 	file_ops_end(&m->files);
-	m->state = MODULE_LIVE;
+	set_state(m, MODULE_LIVE);
 	mutex_unlock(&module_lock);
 	notify(m, true);
 }
@@ -491,7 +486,7 @@ static int call_exit(struct module *m)
 	mutex_lock(&module_lock);
 	err = check_unused(m);
 	if (!err)
-		m->state = MODULE_GOING;
+		set_state(m, MODULE_GOING);
 	mutex_unlock(&module_lock);
 	if (err)
 		return err;

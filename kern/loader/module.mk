@@ -11,7 +11,7 @@ packed := $(modules) $(own_module) $(if $(TESTS),$(test_modules))
 proved_modules := $(if $(has_modules),$(packed))
 
 module_flags := $(filter-out -g -Werror,$(CFLAGS)) -DSTAGE=$(LAST_LAB) -DHOOK_entry=1 -DMODULE=1 \
-	$(arch_cflags) $(traced.entry) -iquote kern $(ftrace_includes) -iquote $(shared)
+	$(arch_cflags) $(traced.entry) -iquote kern $(kern_includes) -iquote $(shared)
 module = $(call say,MODULE,$@)$(cc) $(module_flags) $(if $(CI),-Werror) $(depends) \
 	-MF $@.d -MT $@ -c -o $@.new $< && mv $@.new $@
 # $(call keep,words): write the words into $@, unless it has them. The files below depend on it.

@@ -7,6 +7,7 @@
 #include "app.h"
 
 #include "apprun.h"
+#include "console.h"
 #include "cpu.h"
 #include "errno.h"
 #include "file.h"

@@ -17,7 +17,6 @@
 #include "memory.h"
 #include "print.h"
 #include "string.h"
-#include "uart.h"
 
 #define KEPT 65536
 #define TEXT_BLOCK 1024

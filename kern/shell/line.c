@@ -6,7 +6,7 @@
  * the line fits its row.
  */
 #include "line.h"
-#include "print.h"
+#include "console.h"
 #include "string.h"
 
 #define CTRL(c) ((c) & 0x1f)

@@ -5,6 +5,7 @@
  */
 #include "shell.h"
 #include "apprun.h"
+#include "console.h"
 #include "errno.h"
 #include "irq.h"
 #include "job.h"
@@ -12,7 +13,6 @@
 #include "print.h"
 #include "strerror.h"
 #include "string.h"
-#include "uart.h"
 
 #define UNKNOWN_COMMAND 127
 #define INTERRUPTED 130

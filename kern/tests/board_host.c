@@ -1,6 +1,7 @@
 /* Runs kernel_main() up to the first interrupt with a device tree, and notes the registers and instructions that it would use. */
 #include "board_host.h"
 
+#include "console.h"
 #include "cpu.h"
 #include "errno.h"
 #include "fdt.h"
@@ -22,9 +23,6 @@ static u64 last_write, released, ioremapped[4];
 static unsigned ioremaps;
 static int last_bytes;
 
-struct thread boot_thread;
-const void *boot_fdt;
-unsigned long boot_hwid, boot_fdt_pa = 0x4a000000, kernel_pa = 0x40200000;
 u64 clock_hz, clock_mult;
 char secondary_start[4];
 
@@ -89,7 +87,7 @@ void watchdog_touch(void)
 {
 }
 
-void console_uart_found(void)
+void printk_to(void (*write)(const char *s, size_t n))
 {
 }
 void console_input(void)

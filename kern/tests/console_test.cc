@@ -1,4 +1,4 @@
-// needs: kern/console.c kern/print.c kern/string.c -DKERNEL_NAMES -Ikern/tests/host -Ikern/tests
+// needs: kern/console.c kern/base/print.c kern/base/printk.c kern/base/string.c -DKERNEL_NAMES -Ikern/tests/host -Ikern/tests
 /* Input that was lost, in the UART or in the console's ring, is counted, and the reader prints the count. */
 #include <algorithm>
 #include <deque>
@@ -7,6 +7,7 @@
 
 #include "host.h"
 extern "C" {
+#include "console.h"
 #include "print.h"
 #include "thread.h"
 #include "uart.h"
@@ -40,12 +41,15 @@ void schedule(void) {}
 void sleep_ns(u64) {}
 const char *ksym_lookup(unsigned long, unsigned long *, unsigned long *) { return nullptr; }
 const char *ksym_module(unsigned long) { return nullptr; }
+static void panics(const char *, va_list) { abort(); }
+PANIC_HOOK(panics);
 }
 
 /* The UART has received these bytes, and interrupts. */
 static void receives(std::deque<int> bytes)
 {
 	line = bytes;
+	printk_to(uart_write);
 	console_init();
 	console_input();
 	shown = "";

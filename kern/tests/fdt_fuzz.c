@@ -1,4 +1,4 @@
-// needs: kern/fdt.c kern/memory.c kern/string.c -DKERNEL_NAMES -Ikern/ftrace/tests/host -Ikern/tests -include kern/tests/host.h -DKERNEL_BASE=0x10000000ul -DALIAS_BASE=0x30000000ul -D_start=image_start -D_end=image_end -fno-pie -no-pie
+// needs: kern/base/fdt.c kern/memory.c kern/base/string.c -DKERNEL_NAMES -Ikern/ftrace/tests/host -Ikern/tests -include kern/tests/host.h -DKERNEL_BASE=0x10000000ul -DALIAS_BASE=0x30000000ul -D_start=image_start -D_end=image_end -fno-pie -no-pie
 // seeds: trees
 /*
  * libFuzzer's target for the reader of device trees, and for the lists of memory that are made from one: any
@@ -16,7 +16,7 @@ int dprintf(int fd, const char *fmt, ...);
 int LLVMFuzzerTestOneInput(const u8 *data, size_t size);
 
 __asm__(".globl image_start, image_end\nimage_start = 0x10000000\nimage_end = 0x10100000\n");
-unsigned long kernel_pa = 0x80200000, boot_fdt_pa = 0x88000000;
+extern unsigned long boot_fdt_pa;
 static unsigned long accepted;
 
 /* A fuzzer whose trees are all refused tests little: make fuzz checks this number. */
@@ -75,6 +75,8 @@ static void ask(const void *fdt)
 		ask_node(fdt, n);
 	for (int n = -1; (n = fdt_next_cpu(fdt, n, &hwid)) >= 0;)
 		;
+	kernel_pa = 0x80200000;
+	boot_fdt_pa = 0x88000000;
 	ram.count = taken.count = 0;
 	initrd = (struct range){0, 0};
 	if (memory_init(fdt) == 0 && (!holds(&ram, kernel_pa) || !holds(&taken, kernel_pa) || !holds(&taken, kernel_pa + 0xff000)))

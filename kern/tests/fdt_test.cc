@@ -1,4 +1,4 @@
-// needs: kern/fdt.c kern/string.c -DKERNEL_NAMES -Ikern/tests -lfdt
+// needs: kern/base/fdt.c kern/base/string.c -DKERNEL_NAMES -Ikern/tests -lfdt
 /* The device tree's reader: held against libfdt, and against trees that somebody broke. */
 #include <cstdlib>
 #include <cstring>

@@ -5,7 +5,7 @@
 # take twice as long to compile with UBSan, and longer with -O1. The headers that all of them include
 # are compiled once; the compiler reads the result only with the same options, so none is
 # position-independent: some tests need their addresses in 32 bits.
-# A test names what it is linked with in its first line: `// needs: kern/fdt.c -lfdt`.
+# A test names what it is linked with in its first line: `// needs: kern/base/fdt.c -lfdt`.
 MAKEFLAGS += --no-builtin-rules --no-builtin-variables
 .SUFFIXES:
 .DELETE_ON_ERROR:
@@ -17,12 +17,12 @@ begun ?= $1
 
 host_tests := $(call begun,$(wildcard kern/tests/*_test.cc kern/ftrace/tests/*_test.cc \
 	kern/loader/tests/*_test.cc))
-host_flags := -g -fno-pie -fsanitize=address -iquote kern -iquote kern/shell $(ftrace_includes) \
+host_flags := -g -fno-pie -fsanitize=address -iquote kern -iquote kern/shell $(kern_includes) \
 	-iquote kern/tests -DHOST_TEST=1
 host_flags.c := -std=gnu11 $(host_flags) -O1 -fsanitize=undefined -fno-sanitize-recover=all
 host_flags.cc := -std=gnu++17 $(host_flags) -O0
-kernel_headers := $(wildcard kern/*.h kern/shell/*.h kern/tests/*.h kern/loader/*.h \
-	kern/arch/*/reloc.h) $(ftrace_headers)
+kernel_headers := $(wildcard kern/shell/*.h kern/tests/*.h kern/loader/*.h \
+	kern/arch/*/reloc.h) $(kern_headers)
 test_headers := $(wildcard kern/tests/*.h kern/ftrace/tests/*.h kern/loader/tests/*_test.h)
 
 gtest := build/host/gtest.h

@@ -6,6 +6,7 @@
 #include <string>
 
 extern "C" {
+#include "console.h"
 #include "line.h"
 #include "print.h"
 }

@@ -1,4 +1,4 @@
-// needs: kern/memory.c kern/fdt.c kern/string.c -DKERNEL_NAMES -Ikern/ftrace/tests/host -Ikern/tests -DKERNEL_BASE=0x10000000ul -DALIAS_BASE=0x30000000ul -D_start=image_start -D_end=image_end
+// needs: kern/memory.c kern/base/fdt.c kern/base/string.c -DKERNEL_NAMES -Ikern/ftrace/tests/host -Ikern/tests -DKERNEL_BASE=0x10000000ul -DALIAS_BASE=0x30000000ul -D_start=image_start -D_end=image_end
 /* Which memory is the kernel's to use, by the device tree. */
 #include <cstdio>
 #include <cstdlib>
@@ -13,16 +13,20 @@
 extern "C" {
 #include "errno.h"
 #include "memory.h"
-unsigned long kernel_pa = 0x80200000, boot_fdt_pa = 0x88000100;
+extern unsigned long boot_fdt_pa;
 }
 
 /* An image of 1 MiB. */
 asm(".globl image_start, image_end\nimage_start = 0x10000000\nimage_end = 0x10100000\n");
 
+static unsigned long image = 0x80200000;
+
 static int begin(const std::string &body, const std::string &reserve = "")
 {
 	Blob blob = compile("/dts-v1/;\n" + reserve + "/ { #address-cells = <1>; #size-cells = <1>;\n" + body + "};\n");
 
+	kernel_pa = image;
+	boot_fdt_pa = 0x88000100;
 	ram.count = taken.count = 0;
 	initrd = {0, 0};
 	said = "";
@@ -133,8 +137,8 @@ TEST(memory, a_place_is_found_in_ram_that_nothing_else_has)
 TEST(memory, what_the_next_boot_is_to_find_has_a_place_that_the_memory_alone_decides)
 {
 	last_boot_size = 0x400000;
-	for (unsigned long image : {0x80200000, 0x84000000}) {
-		kernel_pa = image;
+	for (unsigned long at : {0x84000000, 0x80200000}) {
+		image = at;
 		last_boot_ram = {0, 0};
 		ASSERT_EQ(0, begin("memory@40000000 { device_type = \"memory\"; reg = <0x40000000 0x8000000>; };" + memory, "/memreserve/ 0x80400000 0x1001;\n"));
 		EXPECT_EQ(0x8a000000u, last_boot_ram.start);
@@ -142,7 +146,6 @@ TEST(memory, what_the_next_boot_is_to_find_has_a_place_that_the_memory_alone_dec
 		EXPECT_TRUE(holds(ram, 0x8a000000) && holds(taken, 0x8a000000) && holds(taken, 0x8a3fffff));
 		EXPECT_EQ("", said);
 	}
-	kernel_pa = 0x80200000;
 	for (auto &[size, reserve] : {std::pair(0x400000ul, "/memreserve/ 0x8a3ff000 0x1;\n"), {0x8000000ul, ""}}) {
 		last_boot_size = size;
 		last_boot_ram = {0, 0};

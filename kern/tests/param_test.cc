@@ -1,4 +1,4 @@
-// needs: kern/param.c kern/string.c kern/strerror.c -DKERNEL_NAMES -Ikern/ftrace/tests/host -Ikern/tests
+// needs: kern/base/param.c kern/base/string.c kern/base/strerror.c -DKERNEL_NAMES -Ikern/ftrace/tests/host -Ikern/tests
 /* Boot arguments. */
 #include <cstdio>
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-// needs: kern/print.c kern/string.c -DKERNEL_NAMES -Ikern/tests
+// needs: kern/base/print.c kern/base/string.c -DKERNEL_NAMES -Ikern/tests
 /* Formatted text, held against the C library's. */
 #include <cstdio>
 #include <cstdlib>

@@ -1,4 +1,4 @@
-// needs: kern/smp.c kern/fdt.c kern/string.c -DKERNEL_NAMES -Ikern/tests/host -Ikern/tests
+// needs: kern/base/cpus.c kern/smp.c kern/base/fdt.c kern/base/string.c -DKERNEL_NAMES -Ikern/tests/host -Ikern/tests
 /*
  * Which CPUs are used, and under which indices, when firmware refuses some: all places of
  * the boot CPU, all sets of refused CPUs.
@@ -17,8 +17,6 @@ extern "C" {
 #include "irq.h"
 #include "sched.h"
 
-struct thread boot_thread;
-unsigned long boot_hwid;
 u64 clock_hz = 1, clock_mult;
 static struct thread idles[NR_CPUS];
 static unsigned allocated, most;

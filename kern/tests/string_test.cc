@@ -1,4 +1,4 @@
-// needs: kern/string.c -DKERNEL_NAMES -Ikern/tests
+// needs: kern/base/string.c -DKERNEL_NAMES -Ikern/tests
 /* Memory and strings, held against the C library's. */
 #include <cstdlib>
 #include <cstring>

@@ -31,7 +31,7 @@ REFUSALS = (  # the calls that kern/apps/registers.c makes, in order: the functi
     *((name, FAR, (ERANGE, EINVAL)) for name in ("ftrace_make_call", "ftrace_modify_call")),  # that word is neither a nop nor a call
     ("ftrace_update_ftrace_func", "in a batch, with a tracer at address 0, which is out of reach", (ERANGE,)),
 )
-PREEMPTED = 0xFF << 24  # the bits of current->ctx that count calls of preempt_disable() (kern/thread.h)
+PREEMPTED = 0xFF << 24  # the bits of current->ctx that count calls of preempt_disable() (kern/base/current.h)
 
 
 def written_by_patcher(e: Evidence) -> Finding | None:

@@ -62,11 +62,11 @@ def word(at: int) -> int:
 
 
 def constant(name: str) -> int:
-    """A number that kern/memory.h defines: macros are not in the DWARF."""
-    text = (ROOT / "kern/memory.h").read_text()
+    """A number that kern/layout.h defines: macros are not in the DWARF."""
+    text = (ROOT / "kern/layout.h").read_text()
     found = re.search(rf"^#define {name} (0x[0-9a-f]+)$", text, re.M)
     if not found:
-        raise gdb.GdbError(f"kern/memory.h does not define {name} as a number.")
+        raise gdb.GdbError(f"kern/layout.h does not define {name} as a number.")
     return int(found[1], 16)
 
 

@@ -38,7 +38,15 @@
 #define MPIDR_AFFINITY_LOW 0xffffff
 #define MPIDR_AFFINITY_HIGH 0xff00000000
 
-#ifndef __ASSEMBLER__
+#ifdef __ASSEMBLER__
+	/* stp or ldp of registers, two by two: xN at [@base, #@x0 + 8 * N]. */
+	.macro	pairs insn, base, x0, a, b, more:vararg
+	\insn	x\a, x\b, [\base, #\x0 + 8 * \a]
+	.ifnb	\more
+	pairs	\insn, \base, \x0, \more
+	.endif
+	.endm
+#else
 #include "types.h"
 
 /* @reg: a register's name, or a macro that expands to its number. */

@@ -2,9 +2,9 @@
  * The firmware, arm64: PSCI calls (Arm Power State Coordination Interface,
  * DEN0022) by hvc or smc, to start CPUs and to end the machine; without PSCI, CPUs
  * that wait for their entry's address in memory (spin-table). Also the
- * synchronisation of all CPUs after page tables or text changed, for which
- * arm64 needs no firmware: TLB and cache maintenance are broadcast, and an IPI
- * is a context synchronisation event.
+ * synchronisation of all CPUs after text changed, for which arm64 needs no
+ * firmware: cache maintenance is broadcast, and an IPI is a context
+ * synchronisation event.
  */
 #include "cpu.h"
 #include "errno.h"
@@ -140,20 +140,4 @@ void arch_sync_all(void)
 	dsb(ish);
 	isb();
 	smp_call_others(synchronise_context, NULL);
-}
-
-notrace void arch_tlb_flush(void)
-{
-	dsb(ishst);
-	__asm__ volatile("tlbi vmalle1" : : : "memory");
-	dsb(nsh);
-	isb();
-}
-
-notrace void arch_tlb_flush_all(void)
-{
-	dsb(ishst);
-	__asm__ volatile("tlbi vmalle1is" : : : "memory");
-	dsb(ish);
-	isb();
 }

@@ -235,6 +235,8 @@ struct sbi_result sbi_call(unsigned long ext, unsigned long fid, unsigned long a
 			   unsigned long a1, unsigned long a2, unsigned long a3);
 /* The same for all harts of @mask (bits: cpu->index), in as few calls as their ids allow. */
 long sbi_call_harts(unsigned long ext, unsigned long fid, unsigned long mask);
+/* Make earlier stores visible, then let the other harts discard instructions or translations (RFENCE's @fid). */
+void sbi_fence_others(unsigned long fid);
 
 void handle_external(void); /* irqchip.c: claim and handle all pending interrupts */
 /* irqchip.c: the place of hart @hwid's external interrupt for S-mode in @node's interrupts-extended, or -ENOENT. */

@@ -1,7 +1,6 @@
 /*
- * The firmware, riscv64: SBI calls (RISC-V Supervisor Binary Interface
- * Specification 1.0), to start harts, to end the machine, and to synchronise
- * the other harts after page tables or text changed.
+ * The firmware, riscv64: what SBI is asked for (sbi.c), to start harts, to end the
+ * machine, and to synchronise the other harts after text changed.
  */
 #include "cpu.h"
 #include "errno.h"
@@ -16,62 +15,11 @@
 #define BASE_PROBE 3
 #define HSM_START 0
 #define RFENCE_FENCE_I 0
-#define RFENCE_SFENCE_VMA 1
 #define RESET_SHUTDOWN 0
 #define RESET_COLD_REBOOT 1
 #define RESET_WARM_REBOOT 2 /* more likely to keep memory, for last_boot= */
 #define RESET_NO_REASON 0
 #define RESET_SYSTEM_FAILURE 1
-
-notrace struct sbi_result sbi_call(unsigned long ext, unsigned long fid, unsigned long arg0,
-				   unsigned long arg1, unsigned long arg2, unsigned long arg3)
-{
-	register unsigned long a0 __asm__("a0") = arg0;
-	register unsigned long a1 __asm__("a1") = arg1;
-	register unsigned long a2 __asm__("a2") = arg2;
-	register unsigned long a3 __asm__("a3") = arg3;
-	register unsigned long a6 __asm__("a6") = fid;
-	register unsigned long a7 __asm__("a7") = ext;
-
-	__asm__ volatile("ecall" : "+r"(a0), "+r"(a1) : "r"(a2), "r"(a3), "r"(a6), "r"(a7) : "memory");
-	return (struct sbi_result){(long)a0, a1};
-}
-
-static notrace u64 lowest_hart(unsigned long mask)
-{
-	u64 lowest = ~0ul;
-
-	for (unsigned i = 0; i < NR_CPUS; i++)
-		if (mask >> i & 1 && cpus[i].hwid < lowest)
-			lowest = cpus[i].hwid;
-	return lowest;
-}
-
-/*
- * SBI takes a mask of 64 harts from a base id on: sparse ids need several calls.
- * The base is the id of a hart that we run on, because OpenSBI 1.4 and 1.5 refuse
- * any other base, such as 0 when hart 0 is disabled.
- *
- * Return: 0, or the last SBI error.
- */
-notrace long sbi_call_harts(unsigned long ext, unsigned long fid, unsigned long mask)
-{
-	long error = 0;
-
-	while (mask) {
-		u64 base = lowest_hart(mask);
-		unsigned long harts = 0;
-
-		for (unsigned i = 0; i < NR_CPUS; i++) {
-			if (!(mask >> i & 1) || cpus[i].hwid - base >= 64)
-				continue;
-			harts |= 1ul << (cpus[i].hwid - base);
-			mask &= ~(1ul << i);
-		}
-		error = sbi_call(ext, fid, harts, base, 0, 0).error ?: error;
-	}
-	return error;
-}
 
 static bool sbi_has(unsigned long ext)
 {
@@ -142,35 +90,11 @@ notrace void firmware_poweroff(bool failure)
 	park_cpu();
 }
 
-/* Make earlier stores visible, then let the other harts discard fetched instructions or translations. */
-static notrace void fence_others(unsigned long fid)
-{
-	unsigned long mask = other_cpus();
-
-	io_mb();
-	if (mask && sbi_call_harts(SBI_RFENCE, fid, mask))
-		panic("the firmware refuses a fence on other CPUs");
-}
-
 notrace void arch_sync_all(void)
 {
 	unsigned long flags = irq_save();
 
-	fence_others(RFENCE_FENCE_I);
+	sbi_fence_others(RFENCE_FENCE_I);
 	__asm__ volatile("fence.i" : : : "memory");
-	irq_restore(flags);
-}
-
-notrace void arch_tlb_flush(void)
-{
-	__asm__ volatile("sfence.vma" : : : "memory");
-}
-
-notrace void arch_tlb_flush_all(void)
-{
-	unsigned long flags = irq_save();
-
-	arch_tlb_flush();
-	fence_others(RFENCE_SFENCE_VMA);
 	irq_restore(flags);
 }

@@ -7,7 +7,7 @@
  * - text: only patch.c writes it, through the text alias, under ftrace_lock: call sites
  *   in a batch, of which there is one at a time, and with text_write() the words of probes,
  *   in a batch or while the other CPUs are stopped. A site always has the nop or one whole
- *   call. kern/module/ and modules/ write a module's text before a CPU executes it.
+ *   call. kern/loader/ and modules/ write a module's text before a CPU executes it.
  * - ops: an op's slot and the list of ops are published with smp_wmb() before a
  *   site is patched to call them. An op may be reused or freed after its sites
  *   are nops again and a grace period (synchronize_sched()) has passed.

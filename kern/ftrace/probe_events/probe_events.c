@@ -30,11 +30,12 @@ static unsigned count_functions(const char *name, unsigned long *found)
 {
 	const char *colon = strchr(name, ':'), *symbol, *module;
 	size_t owner = colon ? colon - name : 0;
+	struct ksym_place at = {NULL};
 	unsigned long addr;
 	unsigned count = 0;
 
-	mutex_lock(&module_lock);
-	for (u64 n = 0; ksym_number(n, &addr, &symbol, &module); n++) {
+	preempt_disable();
+	while (ksym_next(&at, &addr, &symbol, &module)) {
 		if (strcmp(symbol, colon ? colon + 1 : name))
 			continue;
 		if (colon && (!module || strlen(module) != owner || strncmp(module, name, owner)))
@@ -42,7 +43,7 @@ static unsigned count_functions(const char *name, unsigned long *found)
 		*found = addr;
 		count++;
 	}
-	mutex_unlock(&module_lock);
+	preempt_enable();
 	return count;
 }
 

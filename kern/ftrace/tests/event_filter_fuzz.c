@@ -1,4 +1,4 @@
-// needs: kern/ftrace/probe_events/event_filter.c kern/ftrace/probe_events/probe_parse.c kern/ftrace/core/glob.c kern/string.c kern/print.c -DKERNEL_NAMES -Ikern/ftrace/tests/host -Ikern/tests -include kern/tests/host.h -Wno-pointer-sign
+// needs: kern/ftrace/probe_events/event_filter.c kern/ftrace/probe_events/probe_parse.c kern/ftrace/core/glob.c kern/base/string.c kern/base/print.c -DKERNEL_NAMES -Ikern/ftrace/tests/host -Ikern/tests -include kern/tests/host.h -Wno-pointer-sign
 // seeds: filters
 /*
  * libFuzzer's target for the filter of an event: any text; it begins with those of test_probe_events.py. An accepted

@@ -1,4 +1,4 @@
-// needs: kern/ftrace/probe_events/event_filter.c kern/ftrace/probe_events/probe_parse.c kern/ftrace/core/glob.c kern/string.c kern/print.c -DKERNEL_NAMES -Ikern/ftrace/tests/host -Ikern/tests
+// needs: kern/ftrace/probe_events/event_filter.c kern/ftrace/probe_events/probe_parse.c kern/ftrace/core/glob.c kern/base/string.c kern/base/print.c -DKERNEL_NAMES -Ikern/ftrace/tests/host -Ikern/tests
 /* Comparisons of the filter of an event: as in Linux, the number is cast to the field's type. */
 #include <cstdlib>
 #include <cstring>

@@ -1,4 +1,4 @@
-// needs: kern/ftrace/files/last_boot.c kern/ftrace/ring/ring_region.c kern/ftrace/ring/ring_buffer.c kern/ftrace/trace/trace_output.c kern/ftrace/trace/trace_graph_output.c kern/ftrace/trace/trace_args.c kern/print.c -Ikern/ftrace/tests/host
+// needs: kern/ftrace/files/last_boot.c kern/ftrace/ring/ring_region.c kern/ftrace/ring/ring_buffer.c kern/ftrace/trace/trace_output.c kern/ftrace/trace/trace_graph_output.c kern/ftrace/trace/trace_args.c kern/base/print.c -Ikern/ftrace/tests/host
 /*
  * last_boot= on the host: boots that follow one another in the same memory. Between two of them
  * the memory is damaged in every way, and whatever the next boot finds, it must print it or refuse it.

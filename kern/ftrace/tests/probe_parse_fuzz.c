@@ -1,4 +1,4 @@
-// needs: kern/ftrace/probe_events/probe_parse.c kern/string.c kern/print.c -DKERNEL_NAMES -Ikern/ftrace/tests/host -Ikern/tests -include kern/tests/host.h -Wno-pointer-sign
+// needs: kern/ftrace/probe_events/probe_parse.c kern/base/string.c kern/base/print.c -DKERNEL_NAMES -Ikern/ftrace/tests/host -Ikern/tests -include kern/tests/host.h -Wno-pointer-sign
 // seeds: probes
 /*
  * libFuzzer's target for the parser of probes: any text; it begins with the lines of the parser's test. The

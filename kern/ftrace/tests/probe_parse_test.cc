@@ -1,4 +1,4 @@
-// needs: kern/ftrace/probe_events/probe_parse.c kern/string.c kern/print.c -DKERNEL_NAMES -Ikern/ftrace/tests/host -Ikern/tests
+// needs: kern/ftrace/probe_events/probe_parse.c kern/base/string.c kern/base/print.c -DKERNEL_NAMES -Ikern/ftrace/tests/host -Ikern/tests
 /* Lines of kprobe_events: what is understood, and each error of Linux's probe parser with its column. */
 #include <cstdlib>
 #include <gtest/gtest.h>

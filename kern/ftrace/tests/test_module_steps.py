@@ -33,8 +33,8 @@ GRACE = 4  # a grace period that asks so often in vain does not end
 LONGEST = 30.0  # seconds for the way from one stop to the next
 REGISTERS = {"riscv64": (10, 1), "arm64": (0, 30)}  # the first argument, the return address
 HOW = {1: "done", 2: "waits for module_lock", 3: "waits for ftrace_lock", 4: "begun while all CPUs are stopped"}
-SOURCES = ["kern/loader/module.c", "kern/ksyms.c", "kern/loader/names.c", "kern/ftrace/modules/ftrace_module.c", "kern/ftrace/core/table.c", "kern/ftrace/core/patch.c"]
-READER = "ksym_lookup+"  # it stores only what its caller asks for
+SOURCES = ["kern/loader/module.c", "kern/loader/ksym_tables.c", "kern/loader/names.c", "kern/ftrace/modules/ftrace_module.c",
+           "kern/ftrace/core/table.c", "kern/ftrace/core/patch.c"]
 OWN = ("mt_steps_init", "mt_steps_made", "mt_steps_exit")
 # Each of these functions is a step, and they come in this order.
 ORDER = {
@@ -90,7 +90,7 @@ class OnAMachine:
         cls.run_.console.wait_ready(60)
         places = re.findall(r"^([01]) (\w+) ([0-9a-f]+)$", cls.run_.console.command("kt_modsteps where"), re.M)
         cls.places = tuple({name: int(at, 16) for which, name, at in places if which == far} for far in "01")
-        cls.stores = {at for at, name in stepping(kernel, SOURCES).items() if not name.startswith(READER)}
+        cls.stores = set(stepping(kernel, SOURCES))
         cls.begin, cls.park, cls.parked, cls.changed, cls.sleep, cls.end = map(
             kernel.symbol, ("steps_change", "steps_park", "steps_parked", "steps_changed", "sleep_ns", "kt_end"))
         cls.waiting = max(calls_to(kernel, "__schedule", kernel.extent("synchronize_sched")))  # in its loop

@@ -1,4 +1,4 @@
-// needs: kern/ftrace/trace/trace_args.c kern/print.c -Ikern/ftrace/tests/host
+// needs: kern/ftrace/trace/trace_args.c kern/base/print.c -Ikern/ftrace/tests/host
 /* A function's arguments as text: every kind that kern/ftrace/tools/mksyms.py knows. */
 #include "fake_output.h"
 

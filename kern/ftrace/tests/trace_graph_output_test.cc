@@ -1,4 +1,4 @@
-// needs: kern/ftrace/trace/trace_graph_output.c kern/ftrace/trace/trace_args.c kern/ftrace/trace/trace_output.c kern/print.c -Ikern/ftrace/tests/host
+// needs: kern/ftrace/trace/trace_graph_output.c kern/ftrace/trace/trace_args.c kern/ftrace/trace/trace_output.c kern/base/print.c -Ikern/ftrace/tests/host
 /*
  * function_graph's text, compared with transcripts byte for byte: events are made
  * as the tracer writes them, and printed as a reader of `trace` prints them.

@@ -1,4 +1,4 @@
-// needs: kern/ftrace/trace/trace_output.c kern/print.c -Ikern/ftrace/tests/host
+// needs: kern/ftrace/trace/trace_output.c kern/base/print.c -Ikern/ftrace/tests/host
 /*
  * Event lines and headers, compared with golden text byte for byte.
  */

@@ -1,6 +1,6 @@
 """Make the kernel's own symbol table from its first link.
 
-    mksyms.py ELF [--args]  assembly on standard output; kern/ksyms.c reads the table
+    mksyms.py ELF [--args]  assembly on standard output; kern/base/ksyms.c reads the table
     mksyms.py --empty       the same labels with nothing in them, for the first link
 
 Functions only, sorted by address; of several names for one address the first

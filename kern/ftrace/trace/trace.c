@@ -7,7 +7,7 @@
 #include "errno.h"
 #include "irq.h"
 #include "print.h"
-#include "shell.h"
+#include "init.h"
 #include "string.h"
 
 /* ---- Clocks ---- */

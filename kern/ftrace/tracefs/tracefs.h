@@ -22,7 +22,7 @@
 #define FTRACE_TRACEFS_H
 
 #include "file.h"
-#include "shell.h"
+#include "init.h"
 
 #define TRACEFS "/sys/kernel/tracing/"
 

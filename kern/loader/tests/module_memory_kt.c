@@ -6,7 +6,7 @@
 #include "asm-ftrace/insn.h"
 #include "cpu.h"
 #include "ftrace/tests/kt.h"
-#include "ksyms.h"
+#include "loader/loader.h"
 #include "string.h"
 #include "unwind.h"
 

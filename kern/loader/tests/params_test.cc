@@ -1,4 +1,4 @@
-// needs: kern/loader/params.c kern/string.c kern/strerror.c -DKERNEL_NAMES -Ikern/ftrace/tests/host -Ikern/tests
+// needs: kern/loader/params.c kern/base/string.c kern/base/strerror.c -DKERNEL_NAMES -Ikern/ftrace/tests/host -Ikern/tests
 /* A module's parameters: what is stored, and which tables are refused before anything is stored. */
 #include <cstring>
 #include <gtest/gtest.h>

@@ -20,6 +20,8 @@
 enum { MAGIC, TOTAL_SIZE, OFF_STRUCT, OFF_STRINGS, OFF_RESERVED, VERSION, COMPATIBLE_VERSION };
 enum { SIZE_STRINGS = 8, SIZE_STRUCT, HEADER_WORDS };
 
+const void *boot_fdt;
+
 u32 fdt_be32(const void *p)
 {
 	const u8 *b = p;

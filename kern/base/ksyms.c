@@ -3,20 +3,19 @@
  *
  * ksym_offsets[] holds each function's offset from KERNEL_BASE, sorted, and then
  * the end of the last function. ksym_names[i] is the offset of function i's name
- * in ksym_text. The tables of text that was loaded later are in a list, which
- * readers walk with interrupts masked. Panics and tracers read: no call site.
+ * in ksym_text. The tables of text that was loaded later are in a list (ksyms.h),
+ * which is read here with interrupts masked. Panics and tracers read: no call site.
  */
 #include "ksyms.h"
 
-#include "thread.h"
+#include "arch.h"
+#include "layout.h"
 
 extern const u32 ksym_count, ksym_offsets[], ksym_names[];
 extern const char ksym_text[];
 
-static struct ksym_table *tables; /* the latest first; changed by writers under module_lock */
+struct ksym_table *ksym_tables;
 unsigned long module_text_start = -1ul;
-
-/* ---- lookup ---- */
 
 static notrace bool is_inside(unsigned long addr, unsigned long start, unsigned long end)
 {
@@ -26,7 +25,7 @@ static notrace bool is_inside(unsigned long addr, unsigned long start, unsigned 
 /* Context: interrupts masked, as long as the table is used. */
 static notrace const struct ksym_table *table_of(unsigned long addr)
 {
-	const struct ksym_table *t = READ_ONCE(tables);
+	const struct ksym_table *t = READ_ONCE(ksym_tables);
 
 	while (t && !is_inside(addr, t->start, t->end))
 		t = READ_ONCE(t->next);
@@ -118,85 +117,9 @@ notrace bool in_module_tracer(unsigned long pc)
 	return in;
 }
 
-/* ---- tables; module_lock held ---- */
-
-struct ksym_table *ksym_table_new(u32 count)
-{
-	struct ksym_table *table = kzalloc(sizeof(*table) + count * sizeof(*table->symbol));
-
-	if (table)
-		table->count = count;
-	return table;
-}
-
-/* Of the tables that are not gone. */
-static void update_start(void)
-{
-	unsigned long start = -1ul;
-
-	for (const struct ksym_table *t = tables; t; t = t->next)
-		if (!t->gone)
-			start = MIN(start, t->start);
-	WRITE_ONCE(module_text_start, start);
-}
-
-/* The link to a gone table that overlaps @table, or the last link. */
-static struct ksym_table **overlapped_by(const struct ksym_table *table)
-{
-	struct ksym_table **at = &tables;
-
-	while (*at && !((*at)->gone && (*at)->start < table->end && table->start < (*at)->end))
-		at = &(*at)->next;
-	return at;
-}
-
-/* A reader may be in an unlinked table until the grace period is over; its next stays as it is. */
-void ksym_add(struct ksym_table *table)
-{
-	struct ksym_table **at, *old;
-
-	while ((old = *(at = overlapped_by(table)))) {
-		WRITE_ONCE(*at, old->next);
-		synchronize_sched();
-		kfree(old);
-	}
-	table->next = tables;
-	smp_wmb();
-	WRITE_ONCE(tables, table);
-	update_start();
-}
-
-/* Unlink the gone table that was added first, if there are KSYM_GONE_MAX beside @table. Return: it, or NULL. */
-static struct ksym_table *unlink_oldest(const struct ksym_table *table)
-{
-	struct ksym_table **oldest = NULL, *old;
-	unsigned count = 0;
-
-	for (struct ksym_table **at = &tables; *at; at = &(*at)->next)
-		if ((*at)->gone && *at != table) {
-			oldest = at;
-			count++;
-		}
-	if (count < KSYM_GONE_MAX)
-		return NULL;
-	old = *oldest;
-	WRITE_ONCE(*oldest, old->next);
-	return old;
-}
-
-void ksym_remove(struct ksym_table *table)
-{
-	struct ksym_table *old = unlink_oldest(table);
-
-	WRITE_ONCE(table->gone, true);
-	update_start();
-	synchronize_sched();
-	kfree(old);
-}
-
 bool ksym_number(u64 n, unsigned long *addr, const char **name, const char **module)
 {
-	const struct ksym_table *t = tables;
+	const struct ksym_table *t = ksym_tables;
 
 	*module = NULL;
 	if (n < ksym_count) {
@@ -212,4 +135,36 @@ bool ksym_number(u64 n, unsigned long *addr, const char **name, const char **mod
 	*name = t->symbol[n].name;
 	*module = t->module;
 	return true;
+}
+
+bool ksym_next(struct ksym_place *at, unsigned long *addr, const char **name, const char **module)
+{
+	*module = NULL;
+	if (!at->table && at->next < ksym_count) {
+		*addr = KERNEL_BASE + ksym_offsets[at->next];
+		*name = ksym_text + ksym_names[at->next++];
+		return true;
+	}
+	if (!at->table || at->next == at->table->count) {
+		at->table = at->table ? READ_ONCE(at->table->next) : READ_ONCE(ksym_tables);
+		at->next = 0;
+	}
+	while (at->table && (READ_ONCE(at->table->gone) || !at->table->count))
+		at->table = READ_ONCE(at->table->next);
+	if (!at->table)
+		return false;
+	*module = at->table->module;
+	*addr = at->table->symbol[at->next].addr;
+	*name = at->table->symbol[at->next++].name;
+	return true;
+}
+
+bool module_is_going(unsigned long addr)
+{
+	unsigned long flags = irq_save();
+	const struct ksym_table *t = table_of(addr);
+	bool going = t && !READ_ONCE(t->gone) && READ_ONCE(t->going);
+
+	irq_restore(flags);
+	return going;
 }

@@ -3,8 +3,8 @@
  * spin_lock_irqsave(), which first masks interrupts on this CPU. With interrupts
  * masked there is no preemption either.
  */
-#ifndef KERN_LOCK_H
-#define KERN_LOCK_H
+#ifndef BASE_LOCK_H
+#define BASE_LOCK_H
 
 #include "arch.h"
 

@@ -4,8 +4,8 @@
  * a broken tree gives -EINVAL, never a fault. A node is an offset into the
  * structure block (0: the root), or a negative errno.
  */
-#ifndef KERN_FDT_H
-#define KERN_FDT_H
+#ifndef BASE_FDT_H
+#define BASE_FDT_H
 
 #include "types.h"
 

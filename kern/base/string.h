@@ -1,6 +1,6 @@
 /* The C library's string functions that the kernel needs; same contracts. */
-#ifndef KERN_STRING_H
-#define KERN_STRING_H
+#ifndef BASE_STRING_H
+#define BASE_STRING_H
 
 #include "types.h"
 

@@ -1,6 +1,6 @@
 /* A list whose entries are removed without a search. The list is a pointer to its first entry. */
-#ifndef KERN_LIST_H
-#define KERN_LIST_H
+#ifndef BASE_LIST_H
+#define BASE_LIST_H
 
 struct list_node {
 	struct list_node *next, **link; /* link: the pointer that points to this entry */

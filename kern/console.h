@@ -1,0 +1,28 @@
+/*
+ * The console: its input, line by line and with Ctrl-C (console.c), and the serial ports
+ * (uart.c). Output is printk() and console_write(), of base/print.h.
+ */
+#ifndef KERN_CONSOLE_H
+#define KERN_CONSOLE_H
+
+#include "types.h"
+
+void uart_init(const void *fdt); /* /chosen/stdout-path, else the first known UART */
+void console_init(void);         /* receive interrupt; needs threads */
+
+/*
+ * Sleep until a byte arrives. With INPUT_LOST: bytes were lost before it or, in the UART, near it. A line
+ * that has such a byte is not whole. Return: the byte, or -1: interrupted.
+ */
+int console_getchar(void);
+#define INPUT_LOST 0x100
+void console_report_loss(void); /* print how much input was lost since the last report, if any was */
+
+/*
+ * Ctrl-C calls thread_interrupt() for @t, and from the second Ctrl-C on for
+ * @watcher too. @t NULL: the reader gets Ctrl-C as a byte.
+ */
+struct thread;
+void console_set_foreground(struct thread *t, struct thread *watcher);
+
+#endif
