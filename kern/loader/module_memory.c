@@ -17,7 +17,7 @@
 
 extern char ftrace_stubs[];
 
-unsigned long module_ram_size = POOL_SIZE; /* kern/memory.c has 0 for kernels without modules */
+unsigned long module_ram_size = POOL_SIZE; /* kern/mm/memory.c has 0 for kernels without modules */
 static bool used[POOL_PAGES];
 
 unsigned module_pages_free(void)

@@ -1,5 +1,5 @@
 /*
- * Memory for modules: physical pages out of module_ram (kern/memory.h), and
+ * Memory for modules: physical pages out of module_ram (kern/mm/memory.h), and
  * virtual addresses between the kernel's image and KERNEL_BASE + 1 GiB.
  *
  * Order: module_memory_alloc(); the loader writes the module; module_memory_protect();

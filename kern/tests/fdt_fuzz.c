@@ -1,4 +1,4 @@
-// needs: kern/base/fdt.c kern/memory.c kern/base/string.c -DKERNEL_NAMES -Ikern/ftrace/tests/host -Ikern/tests -include kern/tests/host.h -DKERNEL_BASE=0x10000000ul -DALIAS_BASE=0x30000000ul -D_start=image_start -D_end=image_end -fno-pie -no-pie
+// needs: kern/base/fdt.c kern/mm/memory.c kern/base/string.c -DKERNEL_NAMES -Ikern/ftrace/tests/host -Ikern/tests -include kern/tests/host.h -DKERNEL_BASE=0x10000000ul -DALIAS_BASE=0x30000000ul -D_start=image_start -D_end=image_end -fno-pie -no-pie
 // seeds: trees
 /*
  * libFuzzer's target for the reader of device trees, and for the lists of memory that are made from one: any

@@ -1,4 +1,4 @@
-// needs: kern/memory.c kern/base/fdt.c kern/base/string.c -DKERNEL_NAMES -Ikern/ftrace/tests/host -Ikern/tests -DKERNEL_BASE=0x10000000ul -DALIAS_BASE=0x30000000ul -D_start=image_start -D_end=image_end
+// needs: kern/mm/memory.c kern/base/fdt.c kern/base/string.c -DKERNEL_NAMES -Ikern/ftrace/tests/host -Ikern/tests -DKERNEL_BASE=0x10000000ul -DALIAS_BASE=0x30000000ul -D_start=image_start -D_end=image_end
 /* Which memory is the kernel's to use, by the device tree. */
 #include <cstdio>
 #include <cstdlib>

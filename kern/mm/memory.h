@@ -1,9 +1,18 @@
 /*
- * Memory: RAM and what is in it (memory.c), the page tables (mmu.c), the page allocator
- * (page.c) and the object allocator (kmalloc.c). layout.h has the map of virtual memory.
+ * The room mm/: memory. layout.h has the map of virtual memory.
+ *
+ *	memory.c	the machine's RAM, and what in it is taken, from the device tree
+ *	mmu.c		the page tables: the linear map, devices, stacks, the text alias
+ *	page.c		the page allocator
+ *	kmalloc.c	the object allocator
+ *	<arch>/tlb.c	discards the translations that CPUs have cached
+ *
+ * kern/main.c initialises them in this order, and maps the device tree and the console before.
+ * All later rooms allocate here; sched/ maps stacks, loader/ modules, and ftrace/core/ opens the
+ * text alias. This room calls base/.
  */
-#ifndef KERN_MEMORY_H
-#define KERN_MEMORY_H
+#ifndef MM_MEMORY_H
+#define MM_MEMORY_H
 
 #include "layout.h"
 
