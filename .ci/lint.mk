@@ -18,10 +18,12 @@ cppcheck: $(setup)
 	@$(cppcheck) -Ikern $(addprefix -I,$(kern_rooms) $(ftrace_rooms)) -Ikern/shell -I build/riscv64/include \
 	-D__riscv -D__riscv_xlen=64 kern qemu
 # These labs' kernels have all files between them.
+rooms := $(foreach lab,2 3 5 8,$(ARCHS:%=build/%/lab$(lab)))
 rooms: $(setup)
-	+@for lab in 2 3 5 8; do $(call build,build/riscv64,kern/kernel.mk ARCH=riscv64 LAB=$$lab \
-	START= STAFF= TESTS= APP= build/riscv64/lab$$lab/callsite.elf) >/dev/null || exit; done
-	@$(PYTHON) kern/ftrace/tools/rooms.py $(addprefix build/riscv64/lab,2 3 5 8)
+	+@for lab in 2 3 5 8; do for arch in $(ARCHS); do $(call build,build/$$arch,kern/kernel.mk \
+	ARCH=$$arch LAB=$$lab START= STAFF= TESTS= APP= build/$$arch/lab$$lab/callsite.elf) \
+	>/dev/null || exit; done; done
+	@$(PYTHON) kern/ftrace/tools/rooms.py $(rooms)
 	@$(PYTHON) -m grading.selftest.rooms
 shellcheck: $(setup)
 	@shellcheck $$(git ls-files | xargs grep -slE '^#!/(bin/|usr/bin/env )(ba)?sh') $(if $(CI),,|| true)

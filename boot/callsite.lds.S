@@ -64,6 +64,7 @@ SECTIONS
 		TABLE(app)
 		TABLE(panic_hook)
 		TABLE(thread_hook)
+		TABLE(tick_hook)
 		TABLE(unwind_hook)
 		TABLE(exception_hook)
 		TABLE(module_hook)

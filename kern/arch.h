@@ -91,16 +91,6 @@ extern char boot_stack[];           /* THREAD_SIZE, aligned to it */
 void arch_show_regs(const struct trap_frame *regs);
 
 /*
- * panic.c: a panic of code that was interrupted at @regs. Ends only the running thread, if that
- * may fault: current->faulted.
- */
-void __noreturn panic_regs(struct trap_frame *regs, const char *fmt, ...) __printf(2, 3);
-/*
- * fault.c: panic with a description of a bad access to @va. @access: "read from",
- * "write to", "execution of".
- */
-void __noreturn panic_fault(struct trap_frame *regs, unsigned long va, const char *access);
-/*
  * fault.c; entry.S calls these with interrupts masked: for an interrupt, for an
  * exception, for an exception without enough stack. The architecture's trap.c has
  * the rest: dispatch_interrupt() calls the source's handler; panic_exception()
@@ -132,8 +122,8 @@ void arch_init_cpu(void);
 
 /* Find which firmware calls exist, and how they are made (SBI; PSCI by hvc or smc). */
 void firmware_init(const void *fdt);
-/* Start @cpu at the physical entry of head.S's secondary_start; 0 or -errno. */
-int firmware_cpu_start(struct cpu *cpu);
+/* Start @cpu at the physical address @entry, which is head.S's secondary_start; 0 or -errno. */
+int firmware_cpu_start(struct cpu *cpu, unsigned long entry);
 /* The firmware's console, for a machine whose UART is not known. getchar: a byte, or -1. (SBI; PSCI has none.) */
 bool firmware_has_console(void);
 void firmware_putchar(u8 c);

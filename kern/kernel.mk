@@ -19,19 +19,19 @@ cc := $(ccache) $(gcc)
 cflags = $(CFLAGS) -DSTAGE=$(stage) -DHOOK_$(hook)=1 $(if $(has_modules),-DCONFIG_MODULES=1) \
 	$(if $(has_probes),-DCONFIG_KPROBES=1) $(if $(START),-DLAB_START=$(START)) \
 	$(if $(TESTS),-DCONFIG_TESTS=1) $(if $(DEBUG),-DCONFIG_DEBUG=1) $(arch_cflags)
-includes = -Ikern $(kern_includes) -Ikern/shell -I$(shared) -I$(out) -I$(out)/include
+includes = -Ikern $(kern_includes) -I$(shared) -I$(out) -I$(out)/include
 depends := -MMD -MP
 traced := $(traced.$(hook))
 
 # ---- what is linked ---------------------------------------------------------
 # A grade runs these programs. They call the tracer's functions; all other programs see only kern/app.h.
 apps_inside := entry.o frames.o graph.o lookup.o op.o probe.o rare.o registers.o trampolines.o
-src := $(wildcard boot/$(ARCH)/*.S kern/*.c $(kern_rooms:%=%/*.c) kern/shell/*.c kern/arch/$(ARCH)/*.c \
-	kern/arch/$(ARCH)/*.S) \
+src := $(wildcard boot/$(ARCH)/*.S kern/*.c $(kern_rooms:%=%/*.c) kern/shell/*.c \
+	kern/arch/$(ARCH)/*.c kern/arch/$(ARCH)/*.S) \
 	$(call ftrace_files,$(ARCH),$(stage)) $(wildcard kern/apps/*.c kern/apps/lib/*.c) \
 	$(if $(has_modules),$(wildcard kern/loader/*.c $(if $(TESTS),kern/loader/tests/*_kt.c))) \
 	$(if $(TESTS),$(wildcard kern/tests/*_kt.c) $(ftrace_tests))
-src := $(filter-out %/asm-offsets.c $(if $(has_modules),,%/reloc.c) \
+src := $(filter-out %/asm-offsets.c $(if $(has_modules),,%/reloc.c %/trap/stop.c) \
 	$(if $(filter-out $(LAST_LAB),$(stage)),%/module_kt.c),$(src))
 own_app := $(if $(APP),$(out)/app/$(app_name).o)
 sites := $(if $(BENCH_SITES),$(out)/sites.o)

@@ -182,7 +182,7 @@ def _watchdog(image: Path, arch: str) -> int:
 
 @contextmanager
 def interleaved(run: Run) -> Iterator[Cpus]:
-    """The machine's CPUs, to be held and released one by one; afterwards all of them run. The kernel's watchdog is off (kern/cpu.h)."""
+    """The machine's CPUs, to be held and released one by one; afterwards all of them run. The kernel's watchdog is off (kern/sched/cpu.h)."""
     with run.held() as stub:
         cpus, watchdog = Cpus(run, stub), run.machine.load_address() + _watchdog(run.machine.image_path(), run.machine.arch)
         cpus.write(watchdog, (1 << 64) - 1)

@@ -68,7 +68,7 @@ RULES = {  # lines added to a good file -> the message
     "\t.data\n\t.8byte 0\n\t.rept 50000\n\t.reloc 0, NONE, ftrace_stub\n\t.endr\n": ".data has 50000 relocations",
     "\t.bss\n\t.zero 1 << 20\n": "bytes to the kernel, and may add 262144 at most",
     "\t.data\n\t.balign 1 << 20\n": "may be aligned to a page at most",
-    '\t.file "kern/sched.c"\n': "its object names 'kern/sched.c' as its source",
+    '\t.file "kern/sched/sched.c"\n': "its object names 'kern/sched/sched.c' as its source",
     '\t.type "a\\"b", %function\n"a\\"b":\n\tnop\n': "is not a valid name",
     "\t.data\n\t.type f, %function\nf:\n\t.8byte 0\n": "f is a function outside of text",
     "\t.size ftrace_stub_0, 8\n": "ftrace_stub_0 and ftrace_caller overlap",
@@ -100,7 +100,7 @@ class Rules(unittest.TestCase):
 
     def said(self, arch: str, text: str) -> str:
         if arch not in self.beside:
-            self.beside[arch] = [self.made(arch, f"{arch}/kern/sched.S", TRUSTED), self.made(arch, f"{arch}/kern/apps/workload.S", "wl_leaf:\n\tnop\n")]
+            self.beside[arch] = [self.made(arch, f"{arch}/kern/sched/sched.S", TRUSTED), self.made(arch, f"{arch}/kern/apps/workload.S", "wl_leaf:\n\tnop\n")]
         return handed_in.refused(arch, self.folder, [*self.beside[arch], self.made(arch, str(SOURCE), text)])
 
     def test_each_rule(self) -> None:
@@ -124,7 +124,7 @@ class Rules(unittest.TestCase):
     def test_instructions_that_the_linker_makes(self) -> None:
         for arch in ARCHES:
             made, instruction = RELOCATED[arch]
-            objects = [self.made(arch, f"build/{arch}/made/{name}", text) for name, text in (("kern/sched.S", TRUSTED), (str(SOURCE), GOOD + made))]
+            objects = [self.made(arch, f"build/{arch}/made/{name}", text) for name, text in (("kern/sched/sched.S", TRUSTED), (str(SOURCE), GOOD + made))]
             elf = self.folder / f"build/{arch}/made/callsite.elf"
             names = [path.relative_to(self.folder) for path in objects]
             self.assertEqual(handed_in.refused(arch, elf.parent, objects), "")
@@ -152,12 +152,12 @@ class Rules(unittest.TestCase):
         entry = '__asm__(".pushsection .table.unwind_hook, \\"a\\"; .8byte 1; .popsection");\n'
         for arch in ARCHES:
             for count, sentence in ((1, ""), (2, "kern/ftrace/graph/fgraph.c: section .table.unwind_hook may have only one entry")):
-                objects = [self.made(arch, "kern/sched.S", TRUSTED), self.made(arch, "kern/ftrace/graph/fgraph.c", count * entry)]
+                objects = [self.made(arch, "kern/sched/sched.S", TRUSTED), self.made(arch, "kern/ftrace/graph/fgraph.c", count * entry)]
                 self.assertEqual(handed_in.refused(arch, self.folder, objects), sentence)
 
     def test_a_relocation_stays_in_its_section(self) -> None:
         for arch in ARCHES:
-            beside, made = self.made(arch, "kern/sched.S", TRUSTED), self.made(arch, str(SOURCE), GOOD + "\t.data\n\t.8byte ftrace_stub\n")
+            beside, made = self.made(arch, "kern/sched/sched.S", TRUSTED), self.made(arch, str(SOURCE), GOOD + "\t.data\n\t.8byte ftrace_stub\n")
             self.assertEqual(handed_in.refused(arch, self.folder, [beside, made]), "")
             with made.open("r+b") as file:
                 at = ELFFile(file).get_section_by_name(".rela.data")["sh_offset"]
@@ -167,7 +167,7 @@ class Rules(unittest.TestCase):
 
     def test_what_is_no_object(self) -> None:
         for arch in ARCHES:
-            made, beside = self.made(arch, str(SOURCE), GOOD), self.made(arch, "kern/sched.S", TRUSTED)
+            made, beside = self.made(arch, str(SOURCE), GOOD), self.made(arch, "kern/sched/sched.S", TRUSTED)
             whole = made.read_bytes()
             for text in (b"", b"\x7fELF", whole[:200], whole[:-300], whole[:40] + b"\xff" * 24 + whole[64:]):
                 made.write_bytes(text)
@@ -225,13 +225,13 @@ class Copies(unittest.TestCase):
             at = tree / "build/riscv64"
             (at / "lab4/kern").mkdir(parents=True)
             (at / "lab4/callsite.elf").touch()
-            (at / "lab4/callsite.map").write_text("LOAD build/riscv64/lab4/kern/file.o\n")
+            (at / "lab4/callsite.map").write_text("LOAD build/riscv64/lab4/kern/fs/file.o\n")
             options = argparse.Namespace(out=out, kernels=tree / "build", variant="lab4", arch=["riscv64"])
             for _ in range(2):  # the second time over what the first has left
                 program.take_copies(options)
                 copy = options.kernels / "riscv64/callsite.elf"
                 self.assertNotEqual(at / "lab4/callsite.elf", copy.resolve())
-                self.assertEqual((at / "lab4", [at / "lab4/kern/file.o"]), handed_in.linked(copy))
+                self.assertEqual((at / "lab4", [at / "lab4/kern/fs/file.o"]), handed_in.linked(copy))
                 options.kernels = tree / "build"
 
 

@@ -8,7 +8,7 @@
  *	fdt.c, param.c		the device tree; boot arguments
  *	cpus.c			the table of CPUs; current.h has struct cpu and struct thread
  *	list.h, lock.h		lists; spinlocks
- *	riscv64/sbi.c		calls of the firmware
+ *	<arch>/firmware_call.c	how the firmware is called: SBI, PSCI
  *
  * Everybody calls it, in any context if nothing else is said. Where it needs more than it
  * knows, it is told: the console's output by printk_to(), the tables of modules' symbols by

@@ -26,7 +26,6 @@ ftrace_lab.8 := $(ftrace_lab.7) probe_exports.c \
 
 # The rooms (README.md): a file's name says it in all of them.
 ftrace_rooms := $(addprefix kern/ftrace/,ring tracefs core ops filters graph probes trace files modules probe_events)
-ftrace_includes := $(addprefix -iquote ,$(ftrace_rooms))
 ftrace_headers := $(wildcard $(addsuffix /*.h,$(ftrace_rooms) kern/ftrace/riscv64 kern/ftrace/arm64))
 ftrace_c := $(wildcard $(addsuffix /*.c,$(ftrace_rooms)))
 

@@ -21,7 +21,7 @@
 #include "livepatch.h"
 #include "loader.h"
 #include "loader/module_memory.h"
-#include "loader/stop.h"
+#include "stop.h"
 #include "string.h"
 
 struct mutex module_lock;

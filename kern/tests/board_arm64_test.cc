@@ -1,4 +1,4 @@
-// needs: kern/tests/board_host.c kern/mm/memory.c kern/base/fdt.c kern/base/string.c kern/uart.c kern/base/cpus.c kern/smp.c kern/arch/arm64/irqchip.c kern/arch/arm64/bcm2836.c kern/arch/arm64/timer.c kern/arch/arm64/firmware.c -DKERNEL_NAMES -DBOARD_ARM64 -DHOST_INSN -Ikern/tests/host -Ikern/tests -DKERNEL_BASE=0x10000000ul -DALIAS_BASE=0x30000000ul -D_start=image_start -D_end=image_end
+// needs: kern/tests/board_host.c kern/mm/memory.c kern/base/fdt.c kern/base/string.c kern/console/uart.c kern/base/cpus.c kern/sched/smp.c kern/arch/arm64/irqchip.c kern/arch/arm64/bcm2836.c kern/arch/arm64/timer.c kern/arch/arm64/firmware.c kern/arch/arm64/firmware_call.c -DKERNEL_NAMES -DBOARD_ARM64 -DHOST_INSN -Ikern/tests/host -Ikern/tests -DKERNEL_BASE=0x10000000ul -DALIAS_BASE=0x30000000ul -D_start=image_start -D_end=image_end
 /* What the kernel decides on arm64 boards that QEMU has no model of, by their own device trees. */
 #include "board_tree_test.h"
 

@@ -24,7 +24,6 @@ static unsigned ioremaps;
 static int last_bytes;
 
 u64 clock_hz, clock_mult;
-char secondary_start[4];
 
 int host_insn(const char *text)
 {
@@ -122,20 +121,6 @@ void panic(const char *fmt, ...)
 	longjmp(parked, 1);
 	__builtin_unreachable();
 }
-struct thread *alloc_thread(const char *name)
-{
-	return NULL;
-}
-void init_idle(struct thread *t, struct cpu *cpu)
-{
-}
-void arch_init_cpu(void)
-{
-}
-void do_idle(void)
-{
-	park_cpu();
-}
 void ipi_send(unsigned cpu_index, int what)
 {
 }
@@ -164,7 +149,7 @@ static void firmware(const void *fdt)
 		insn[0] = '\0';
 		released = 0;
 		if (i)
-			firmware_cpu_start(cpu_of(i));
+			firmware_cpu_start(cpu_of(i), kernel_pa);
 		memcpy(now->starts[i], insn, sizeof(insn));
 		now->release[i] = released;
 	}
@@ -194,7 +179,7 @@ int firmware_getchar(void)
 {
 	return -1;
 }
-int firmware_cpu_start(struct cpu *cpu)
+int firmware_cpu_start(struct cpu *cpu, unsigned long entry)
 {
 	return -ENODEV;
 }

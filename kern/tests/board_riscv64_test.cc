@@ -1,4 +1,4 @@
-// needs: kern/tests/board_host.c kern/mm/memory.c kern/base/fdt.c kern/base/string.c kern/uart.c kern/base/cpus.c kern/smp.c kern/arch/riscv64/irqchip.c kern/arch/riscv64/aia.c kern/arch/riscv64/timer.c -DKERNEL_NAMES -DHOST_INSN -Ikern/tests/host -Ikern/tests -DKERNEL_BASE=0x10000000ul -DALIAS_BASE=0x30000000ul -D_start=image_start -D_end=image_end
+// needs: kern/tests/board_host.c kern/mm/memory.c kern/base/fdt.c kern/base/string.c kern/console/uart.c kern/base/cpus.c kern/sched/smp.c kern/arch/riscv64/irqchip.c kern/arch/riscv64/aia.c kern/arch/riscv64/timer.c -DKERNEL_NAMES -DHOST_INSN -Ikern/tests/host -Ikern/tests -DKERNEL_BASE=0x10000000ul -DALIAS_BASE=0x30000000ul -D_start=image_start -D_end=image_end
 /*
  * What the kernel decides on riscv64 boards by their own device trees: Linux's, or for the VisionFive 2 and both HiFives that in
  * their U-Boot, which is what `booti ... ${fdtcontroladdr}` hands over. That harts are started by SBI's HSM, and the machine reset by

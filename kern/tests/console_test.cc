@@ -1,4 +1,4 @@
-// needs: kern/console.c kern/base/print.c kern/base/printk.c kern/base/string.c -DKERNEL_NAMES -Ikern/tests/host -Ikern/tests
+// needs: kern/console/console.c kern/base/print.c kern/base/printk.c kern/base/string.c -DKERNEL_NAMES -Ikern/tests/host -Ikern/tests
 /* Input that was lost, in the UART or in the console's ring, is counted, and the reader prints the count. */
 #include <algorithm>
 #include <deque>
@@ -8,10 +8,12 @@
 #include "host.h"
 extern "C" {
 #include "console.h"
+#include "irq.h"
 #include "print.h"
 #include "thread.h"
 #include "uart.h"
 const void *boot_fdt;
+extern const struct tick_hook console_tick_hook;
 }
 
 static const int ring_size = 8192, ctrl_c = 3;
@@ -91,7 +93,7 @@ static void types(const std::string &text)
 {
 	receives(std::deque<int>(text.begin(), text.end()));
 	while (!line.empty())
-		console_tick();
+		console_tick_hook.fn();
 }
 
 TEST(console, the_reader_says_how_often_the_uart_overran)

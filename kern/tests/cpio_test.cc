@@ -1,4 +1,4 @@
-// needs: kern/cpio.c kern/base/string.c -DKERNEL_NAMES -Ikern/tests -Ikern/ftrace/tests/host
+// needs: kern/fs/cpio.c kern/base/string.c -DKERNEL_NAMES -Ikern/tests -Ikern/ftrace/tests/host
 /* The initrd's reader, on archives that cpio(1) made, and on what is left of them. */
 #include <cstdlib>
 #include <fstream>

@@ -1,4 +1,4 @@
-// needs: kern/file.c kern/seq.c kern/tests/file_host.c -Ikern/ftrace/tests/host
+// needs: kern/fs/file.c kern/fs/seq.c kern/tests/file_host.c -Ikern/ftrace/tests/host
 #include <gtest/gtest.h>
 #include <cstring>
 #include <map>

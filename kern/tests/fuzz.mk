@@ -13,9 +13,8 @@ include kern/variant.mk
 
 fuzzers := $(wildcard kern/tests/*_fuzz.c kern/loader/tests/*_fuzz.c kern/ftrace/tests/*_fuzz.c)
 fuzz_flags := -std=gnu11 -g -O1 -fsanitize=fuzzer,address,undefined -fno-sanitize-recover=all \
-	-iquote kern -iquote kern/shell $(kern_includes) -iquote kern/tests -DHOST_TEST=1
-headers := $(wildcard kern/loader/*.h kern/*/tests/*_fuzz.h kern/*/tests/*_host.h \
-	kern/arch/*/reloc.h) $(kern_headers)
+	-iquote kern $(kern_includes) -iquote kern/tests -DHOST_TEST=1
+headers := $(wildcard kern/*/tests/*_fuzz.h kern/*/tests/*_host.h kern/arch/*/reloc.h) $(kern_headers)
 
 # Of each architecture, objects of one module, from both compilers: kern/loader/tests/seeds.mk makes them.
 $(ARCHS:%=build/fuzz/seeds-%): build/fuzz/seeds-%: kern/loader/tests/good-module.c

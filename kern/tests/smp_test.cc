@@ -1,4 +1,4 @@
-// needs: kern/base/cpus.c kern/smp.c kern/base/fdt.c kern/base/string.c -DKERNEL_NAMES -Ikern/tests/host -Ikern/tests
+// needs: kern/base/cpus.c kern/secondary.c kern/base/fdt.c kern/base/string.c -DKERNEL_NAMES -Ikern/tests/host -Ikern/tests
 /*
  * Which CPUs are used, and under which indices, when firmware refuses some: all places of
  * the boot CPU, all sets of refused CPUs.
@@ -31,7 +31,7 @@ void init_idle(struct thread *t, struct cpu *cpu)
 	cpu->idle = t;
 }
 /* The firmware. A CPU that it starts is online at once. */
-int firmware_cpu_start(struct cpu *cpu)
+int firmware_cpu_start(struct cpu *cpu, unsigned long)
 {
 	EXPECT_FALSE(cpu->online) << cpu->hwid << " is started twice";
 	if (refused.count(cpu->hwid))
@@ -51,12 +51,8 @@ void panic(const char *fmt, ...)
 {
 	abort();
 }
-void preempt_enable(void)
-{
-}
-void watchdog_touch(void)
-{
-}
+char secondary_start[4];
+unsigned long kernel_pa;
 void arch_init_cpu(void)
 {
 }

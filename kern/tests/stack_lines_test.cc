@@ -1,4 +1,4 @@
-// needs: kern/stack_lines.c -Ikern/tests/host -Ikern/tests
+// needs: kern/trap/stack_lines.c -Ikern/tests/host -Ikern/tests
 /* A stack trace says once how often its lines repeat, and leaves nothing else out. */
 #include <algorithm>
 #include <cstdarg>

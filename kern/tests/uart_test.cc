@@ -1,4 +1,4 @@
-// needs: kern/uart.c kern/base/fdt.c kern/base/string.c -DKERNEL_NAMES -Ikern/tests/host -Ikern/tests
+// needs: kern/console/uart.c kern/base/fdt.c kern/base/string.c -DKERNEL_NAMES -Ikern/tests/host -Ikern/tests
 /* Which UART the device tree leads to, and what the drivers do with its registers. */
 #include <algorithm>
 #include <cstdio>

@@ -413,7 +413,7 @@ class Panicked(Shared):
         kernel = re.findall(r"^  \[<[0-9a-f]+>\] ([\w.]+)\+", said, re.M)
         stack = iter(gdb.functions("bt"))
         self.assertTrue(kernel and all(name in stack for name in kernel), kernel)
-        self.assertRegex(gdb("threads"), r" running shell +firmware_poweroff < die < panic < panic_main")
+        self.assertRegex(gdb("threads"), r" running shell +firmware_poweroff < die < report_panic < panic")
         self.assertRegex(gdb("trace 5"), r"\n +shell-1 .*: panic_main <-shell_run_words\n")
 
 

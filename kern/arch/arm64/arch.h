@@ -263,6 +263,8 @@ always_inline_ void regs_call(struct trap_frame *regs, void (*fn)(void))
 }
 
 /* Shared by this architecture's files only. */
+/* A PSCI call. Return: its result; -EOPNOTSUPP: there is no PSCI. */
+long psci_call(unsigned long function, unsigned long arg1, unsigned long arg2, unsigned long arg3);
 void handle_external(void); /* irqchip.c: acknowledge and handle all pending interrupts */
 extern unsigned timer_irq;  /* timer.c */
 /* bcm2836.c: irqchip.c calls these where there is no GIC. */

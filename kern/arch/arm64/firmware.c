@@ -1,8 +1,7 @@
 /*
- * The firmware, arm64: PSCI calls (Arm Power State Coordination Interface,
- * DEN0022) by hvc or smc, to start CPUs and to end the machine; without PSCI, CPUs
- * that wait for their entry's address in memory (spin-table). Also the
- * synchronisation of all CPUs after text changed, for which arm64 needs no
+ * The firmware, arm64: what PSCI is asked for (firmware_call.c), to start CPUs and to end the
+ * machine; without PSCI, CPUs that wait for their entry's address in memory (spin-table).
+ * Also the synchronisation of all CPUs after text changed, for which arm64 needs no
  * firmware: cache maintenance is broadcast, and an IPI is a context
  * synchronisation event.
  */
@@ -18,29 +17,6 @@
 #define PSCI_SYSTEM_OFF 0x84000008
 #define PSCI_SYSTEM_RESET 0x84000009
 
-static enum { METHOD_NONE, METHOD_HVC, METHOD_SMC } method;
-
-static notrace long psci_call(unsigned long function, unsigned long arg1, unsigned long arg2,
-			      unsigned long arg3)
-{
-	register unsigned long x0 __asm__("x0") = function;
-	register unsigned long x1 __asm__("x1") = arg1;
-	register unsigned long x2 __asm__("x2") = arg2;
-	register unsigned long x3 __asm__("x3") = arg3;
-
-#define SMCCC_CALL(insn)                                                                      \
-	__asm__ volatile(insn : "+r"(x0), "+r"(x1), "+r"(x2), "+r"(x3)                        \
-			 : : "x4", "x5", "x6", "x7", "x8", "x9", "x10", "x11", "x12", "x13",  \
-			   "x14", "x15", "x16", "x17", "memory")
-	if (method == METHOD_NONE)
-		return -EOPNOTSUPP;
-	if (method == METHOD_HVC)
-		SMCCC_CALL("hvc #0");
-	else
-		SMCCC_CALL("smc #0");
-	return (long)x0;
-}
-
 bool firmware_has_console(void)
 {
 	return false;
@@ -55,24 +31,11 @@ notrace int firmware_getchar(void)
 	return -1;
 }
 
-void firmware_init(const void *fdt)
-{
-	static const char *const versions[] = {"arm,psci-1.0", "arm,psci-0.2", NULL};
-	const char *name = fdt_string(fdt, fdt_find_device(fdt, versions), "method");
-
-	if (name && !strcmp(name, "hvc"))
-		method = METHOD_HVC;
-	else if (name && !strcmp(name, "smc"))
-		method = METHOD_SMC;
-	else
-		printk("The firmware has no PSCI: the machine cannot be turned off.\n");
-}
-
 /*
  * The CPU waits, with its caches off, for a nonzero word at cpu-release-addr
  * (Devicetree Specification 0.4, 3.8), and enters there.
  */
-static int release_cpu(int node)
+static int release_cpu(int node, unsigned long entry)
 {
 	int len;
 	unsigned prot;
@@ -85,13 +48,13 @@ static int release_cpu(int node)
 	release = phys_to_virt((u64)fdt_be32(cells) << 32 | fdt_be32(cells + 4));
 	if (mmu_lookup((unsigned long)release, &pa, &prot))
 		return -EFAULT;
-	WRITE_ONCE(*release, image_to_pa(secondary_start));
+	WRITE_ONCE(*release, entry);
 	__asm__ volatile("dc civac, %0\n\tdsb sy\n\tsev" : : "r"(release) : "memory");
 	return 0;
 }
 
 /* head.S finds @cpu by its hwid. */
-int firmware_cpu_start(struct cpu *cpu)
+int firmware_cpu_start(struct cpu *cpu, unsigned long entry)
 {
 	const char *method;
 	u64 hwid = FDT_NO_HWID;
@@ -102,8 +65,8 @@ int firmware_cpu_start(struct cpu *cpu)
 	while (node >= 0 && hwid != cpu->hwid);
 	method = fdt_string(boot_fdt, node, "enable-method");
 	if (method && !strcmp(method, "spin-table"))
-		return release_cpu(node);
-	return psci_call(PSCI_CPU_ON, cpu->hwid, image_to_pa(secondary_start), image_to_pa(cpu))
+		return release_cpu(node, entry);
+	return psci_call(PSCI_CPU_ON, cpu->hwid, entry, image_to_pa(cpu))
 		       ? -ENODEV
 		       : 0;
 }

@@ -5,6 +5,7 @@
 #include "cpu.h"
 #include "irq.h"
 #include "print.h"
+#include "trap.h"
 
 /* Exception classes, esr_el1 bits 31:26. */
 #define ESR_CLASS(esr) ((esr) >> 26 & 63)

@@ -1,5 +1,5 @@
 /*
- * The firmware, riscv64: what SBI is asked for (sbi.c), to start harts, to end the
+ * The firmware, riscv64: what SBI is asked for (firmware_call.c), to start harts, to end the
  * machine, and to synchronise the other harts after text changed.
  */
 #include "cpu.h"
@@ -68,13 +68,13 @@ void firmware_init(const void *fdt)
 	}
 }
 
-int firmware_cpu_start(struct cpu *cpu)
+int firmware_cpu_start(struct cpu *cpu, unsigned long entry)
 {
 	struct sbi_result r;
 
 	if (only_one)
 		return -ENODEV;
-	r = sbi_call(SBI_HSM, HSM_START, cpu->hwid, image_to_pa(secondary_start), image_to_pa(cpu), 0);
+	r = sbi_call(SBI_HSM, HSM_START, cpu->hwid, entry, image_to_pa(cpu), 0);
 	return r.error ? -ENODEV : 0;
 }
 

@@ -5,6 +5,7 @@
 #include "cpu.h"
 #include "irq.h"
 #include "print.h"
+#include "trap.h"
 
 enum { IRQ_SOFTWARE = 1, IRQ_TIMER = 5, IRQ_EXTERNAL = 9 };
 enum {

@@ -7,7 +7,7 @@
  * functions.c the lists of functions, instances.c the directory instances/,
  * last_boot.c makes instances/last_boot.
  *
- * An open, read or write comes from kern/file.c: it calls the file_ops of the table from
+ * An open, read or write comes from kern/fs/file.c: it calls the file_ops of the table from
  * which tracefs/ made the file. A function here takes the lock that is needed (tracefs.h)
  * and calls trace/ (settings, text), ring/ (events), core/ and ops/ (functions, filters),
  * or modules/ (ftrace_mod_*(), for ":mod:" in a filter).

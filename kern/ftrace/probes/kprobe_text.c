@@ -9,7 +9,7 @@
 #include "kprobes.h"
 #include "ksyms.h"
 #include "module.h"
-#include "loader/stop.h"
+#include "stop.h"
 #include "string.h"
 #include "tracer.h"
 

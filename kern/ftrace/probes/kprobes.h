@@ -105,7 +105,7 @@ struct kprobe {
  * -EOPNOTSUPP	the instruction cannot be executed elsewhere (printed: why)
  * -EBUSY	another probe or op that may change pc is there
  * -ENOSPC	no slot is free; or no stub for the op
- * -ETIMEDOUT	arm64, in a body: a CPU could not be stopped (loader/stop.h)
+ * -ETIMEDOUT	arm64, in a body: a CPU could not be stopped (trap/stop.h)
  * -ENOMEM, -ENODEV (tracing was disabled by a bad site)
  */
 int register_kprobe(struct kprobe *p);

@@ -11,6 +11,7 @@
 #include "sched.h"
 #include "string.h"
 #include "trace.h"
+#include "trap.h"
 #include "unwind.h"
 
 #define FIRST_IN_BODY (HOOK_ENTRY_OFFSET + 4)

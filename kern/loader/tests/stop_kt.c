@@ -6,7 +6,7 @@
 #include "errno.h"
 #include "ftrace/tests/kt.h"
 #include "ksyms.h"
-#include "loader/stop.h"
+#include "stop.h"
 #include "string.h"
 #include "unwind.h"
 

@@ -11,6 +11,7 @@
 #include "errno.h"
 #include "irq.h"
 #include "print.h"
+#include "trap.h"
 #include "unwind.h"
 
 #define TRACE_MAX 64

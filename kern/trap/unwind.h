@@ -11,8 +11,8 @@
  *
  * Context: any, interrupts masked (unwind_state() uses per-CPU memory).
  */
-#ifndef KERN_UNWIND_H
-#define KERN_UNWIND_H
+#ifndef TRAP_UNWIND_H
+#define TRAP_UNWIND_H
 
 #include "thread.h"
 

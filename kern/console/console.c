@@ -8,6 +8,7 @@
  */
 #include "console.h"
 #include "fdt.h"
+#include "irq.h"
 #include "print.h"
 #include "thread.h"
 #include "uart.h"
@@ -114,11 +115,12 @@ void console_input(void)
 	wake_up(&readers);
 }
 
-void console_tick(void)
+static void console_tick(void)
 {
 	if (unlikely(more))
 		console_input();
 }
+TICK_HOOK(console_tick);
 
 void console_report_loss(void)
 {

@@ -1,6 +1,6 @@
 /*
- * SBI calls (RISC-V Supervisor Binary Interface Specification 1.0): to the firmware, for
- * one hart or for several.
+ * How the firmware is called, riscv64: SBI calls (RISC-V Supervisor Binary Interface
+ * Specification 1.0), for one hart or for several.
  */
 #include "current.h"
 #include "print.h"

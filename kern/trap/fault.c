@@ -8,6 +8,7 @@
 #include "cpu.h"
 #include "memory.h"
 #include "print.h"
+#include "trap.h"
 #include "unwind.h"
 
 const struct break_hook *break_hook;

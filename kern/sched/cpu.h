@@ -2,8 +2,8 @@
  * The CPUs at work: their start, calls from one to another, and the watchdog, which names
  * those that are stuck. base/current.h has struct cpu.
  */
-#ifndef KERN_CPU_H
-#define KERN_CPU_H
+#ifndef SCHED_CPU_H
+#define SCHED_CPU_H
 
 #include "current.h"
 #include "lock.h"

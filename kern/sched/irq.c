@@ -10,7 +10,6 @@
 #include "cpu.h"
 #include "errno.h"
 #include "print.h"
-#include "uart.h"
 
 #define MAX_HANDLERS 16
 #define PARK_NS 100000000 /* longer than a UART of 115200 baud takes for the longest line of console_write() */
@@ -51,7 +50,8 @@ void handle_irq(unsigned irq)
 
 void handle_timer(void)
 {
-	console_tick();
+	TABLE_FOR_EACH(const struct tick_hook, tick_hook, hook)
+		hook->fn();
 	watchdog_tick();
 	sched_tick();
 }

@@ -1,8 +1,8 @@
 /*
  * Shared by console.c (input bytes, Ctrl-C) and uart.c (the devices).
  */
-#ifndef KERN_UART_H
-#define KERN_UART_H
+#ifndef CONSOLE_UART_H
+#define CONSOLE_UART_H
 
 #include "types.h"
 
@@ -15,6 +15,5 @@ int uart_receive(void);                   /* a byte, or -1 */
 int uart_enable_input(const void *fdt);
 
 void console_input(void); /* interrupt context, or polling: take the bytes that the UART has received */
-void console_tick(void);  /* each timer interrupt */
 
 #endif

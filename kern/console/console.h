@@ -1,9 +1,14 @@
 /*
- * The console: its input, line by line and with Ctrl-C (console.c), and the serial ports
- * (uart.c). Output is printk() and console_write(), of base/print.h.
+ * The room console/: the console's input, and the serial ports.
+ *
+ *	console.c	the received bytes, which one thread reads; Ctrl-C; what was lost
+ *	uart.c		the drivers: output that waits, input that interrupts (uart.h)
+ *
+ * Output is printk() and console_write(), of base/print.h; uart_init() tells them the driver.
+ * The shell reads, and says whom Ctrl-C interrupts. This room calls base/, mm/ and sched/.
  */
-#ifndef KERN_CONSOLE_H
-#define KERN_CONSOLE_H
+#ifndef CONSOLE_CONSOLE_H
+#define CONSOLE_CONSOLE_H
 
 #include "types.h"
 

@@ -1,8 +1,9 @@
 /*
- * Shared by sched.c (which thread runs) and thread.c (creation and exit) only.
+ * Shared by sched.c (which thread runs), thread.c (creation and exit) and kern/secondary.c
+ * (idle threads) only.
  */
-#ifndef KERN_SCHED_H
-#define KERN_SCHED_H
+#ifndef SCHED_SCHED_H
+#define SCHED_SCHED_H
 
 #include "cpu.h"
 

@@ -3,8 +3,8 @@
  * while no other CPU runs, and find out there which threads are inside a range of
  * text.
  */
-#ifndef LOADER_STOP_H
-#define LOADER_STOP_H
+#ifndef TRAP_STOP_H
+#define TRAP_STOP_H
 
 #include "thread.h"
 

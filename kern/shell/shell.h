@@ -1,5 +1,15 @@
 /*
- * The shell on the console; the linker collects its commands.
+ * The room shell/: what a person types at the console, and what runs programs for it.
+ *
+ *	shell.c		runs each command of a line as a job
+ *	parse.c		splits a line into words
+ *	line.c		edits the line, with a history
+ *	commands.c	the built-in commands
+ *	framed.c	commands of a program at a serial line that may lose bytes
+ *	app.c		what programs call: app.h
+ *
+ * kern/main.c starts it last. A room's own commands are in the linker's table (SHELL_COMMAND).
+ * This room calls all rooms before it.
  */
 #ifndef KERN_SHELL_H
 #define KERN_SHELL_H

@@ -1,8 +1,8 @@
 /*
  * Interrupts: one handler for each number, IPIs as work bits, the clock.
  */
-#ifndef KERN_IRQ_H
-#define KERN_IRQ_H
+#ifndef SCHED_IRQ_H
+#define SCHED_IRQ_H
 
 #include "arch.h"
 
@@ -12,6 +12,12 @@ int request_irq(unsigned irq, void (*handler)(void));
 void handle_irq(unsigned irq);
 void handle_ipi(void);
 void handle_timer(void);
+
+/* Called in each timer interrupt, before the scheduler: what later rooms do then. */
+struct tick_hook {
+	void (*fn)(void);
+};
+#define TICK_HOOK(f) TABLE_ENTRY(const struct tick_hook, tick_hook, f##_hook) = {f}
 
 enum { IPI_RESCHEDULE, IPI_CALL, IPI_STOP };
 void ipi_send(unsigned cpu_index, int what);

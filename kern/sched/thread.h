@@ -1,4 +1,20 @@
 /*
+ * The room sched/: which thread runs, on which CPU, and for how long.
+ *
+ *	thread.c	a thread's creation, its stack, its exit
+ *	sched.c		the run queues, the switch, sleeping and waking
+ *	mutex.c		wait queues and the mutex
+ *	irq.c, irq.h	interrupts by number, interrupts between CPUs, the clock
+ *	smp.c, cpu.h	calls from one CPU to another
+ *	watchdog.c	names the CPUs that are stuck
+ *	<arch>/		switch.S, timer.c; irqchip.c and the controllers behind it; firmware.c
+ *
+ * The trap's entry (trap/) calls irq_enter(), a handler of irq.c, and irq_exit(), which may
+ * switch threads. All later rooms create threads, wait and lock here. This room calls base/ and
+ * mm/. The tracer (THREAD_HOOK) and the console (TICK_HOOK) are called through the linker's tables.
+ */
+
+/*
  * Preemptive kernel threads: at most 4,095 pids, one run queue for each CPU,
  * round robin with a 10 ms tick. A thread wakes up on its last CPU; an idle CPU
  * steals threads that are not pinned. A thread that an interrupt wakes, and whose
@@ -13,8 +29,8 @@
  * "on CPU" until __switch_to() has left its stack; only then may another CPU
  * run it (on_cpu, cleared by finish_task_switch()).
  */
-#ifndef KERN_THREAD_H
-#define KERN_THREAD_H
+#ifndef SCHED_THREAD_H
+#define SCHED_THREAD_H
 
 #include "arch.h"
 #include "current.h"
@@ -107,7 +123,7 @@ void preempt_enable(void); /* reschedules if needed; preempt_disable() is in bas
  * irq_exit() reschedules if needed, but not if the interrupted pc is in the tracer's
  * text (the table ftrace_text: its section and its islands; a module's trampolines),
  * and not inside a callback. An event must stay on the CPU that executed its call
- * site. in_tracer(): no call site, any context.
+ * site.
  */
 void irq_enter(void);
 void irq_exit(struct trap_frame *regs);

@@ -1,4 +1,16 @@
 /*
+ * The room fs/: files.
+ *
+ *	file.c	the tree of names: open, read, write, make, remove
+ *	seq.c	files whose text is generated item by item
+ *	cpio.c	unpacks the initrd into the tree
+ *
+ * The shell, programs, the tracer's files and modules call it. A special file's reads and writes
+ * go to its operations, struct file_ops, of whichever room made it. This room calls base/, mm/
+ * and sched/.
+ */
+
+/*
  * Files: a tree of names in memory. The initrd's files are at /. They are read
  * in place and copied when written (up to 16 MiB each). /tmp exists; tracefs is
  * a set of nodes with operations of their own at /sys/kernel/tracing.
@@ -6,8 +18,8 @@
  * tree_lock (mutex) guards names; each open file has its own position and is
  * used by one thread at a time.
  */
-#ifndef KERN_FILE_H
-#define KERN_FILE_H
+#ifndef FS_FILE_H
+#define FS_FILE_H
 
 #include "thread.h"
 
