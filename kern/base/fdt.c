@@ -1,18 +1,21 @@
 /*
  * The device tree's reader; fdt.h has the contract. It allocates no memory and
- * trusts no size: token(), the only function that reads the structure block,
- * returns -EINVAL for a token that is not completely inside it.
+ * trusts no size: token(), the only function that goes through the structure block,
+ * returns -EINVAL for a token that is not completely inside it. What it reads is
+ * aligned to 4 bytes, as the tree is.
  */
 #include "fdt.h"
 
 #include "errno.h"
 #include "string.h"
 
-#define FDT_BEGIN_NODE 1
-#define FDT_END_NODE   2
-#define FDT_PROP       3
-#define FDT_NOP	       4
-#define FDT_END	       9
+/* Tokens, as a little-endian processor reads them: the tree is big-endian. */
+#define TOKEN(n)       ((n) << 24)
+#define FDT_BEGIN_NODE TOKEN(1u)
+#define FDT_END_NODE   TOKEN(2u)
+#define FDT_PROP       TOKEN(3u)
+#define FDT_NOP	       TOKEN(4u)
+#define FDT_END	       TOKEN(9u)
 
 #define DEPTH_MAX 32
 
@@ -24,9 +27,9 @@ const void *boot_fdt;
 
 u32 fdt_be32(const void *p)
 {
-	const u8 *b = p;
+	u32 word = *(const u32 *)p;
 
-	return (u32)b[0] << 24 | b[1] << 16 | b[2] << 8 | b[3];
+	return word << 24 | (word & 0xff00) << 8 | (word >> 8 & 0xff00) | word >> 24;
 }
 
 static u32 header(const void *fdt, int word)
@@ -44,25 +47,35 @@ static bool inside(const void *fdt, u32 offset, u32 size, size_t align)
 	return offset % align == 0 && offset <= fdt_size(fdt) && size <= fdt_size(fdt) - offset;
 }
 
-/* *tag: the token at @off. Return: the next token's offset. */
-static int token(const void *fdt, int off, u32 *tag)
+/* The structure block, of which a boot reads some thousand tokens: the header is read once for each node. */
+struct block {
+	const char *at;
+	int size;
+};
+
+static struct block structure(const void *fdt)
 {
-	const char *block = (const char *)fdt + header(fdt, OFF_STRUCT);
-	int size = header(fdt, SIZE_STRUCT), next = off + 4;
+	return (struct block){(const char *)fdt + header(fdt, OFF_STRUCT), header(fdt, SIZE_STRUCT)};
+}
 
-	if (off < 0 || off % 4 || off > size - 4)
+/* *tag: the token at @off. Return: the next token's offset. */
+static inline int token(struct block block, int off, u32 *tag)
+{
+	int next = off + 4;
+
+	if (off < 0 || off % 4 || off > block.size - 4)
 		return -EINVAL;
-	*tag = fdt_be32(block + off);
-	if (*tag == FDT_BEGIN_NODE) {
-		int len = strnlen(block + next, size - next);
+	*tag = *(const u32 *)(block.at + off);
+	if (*tag == FDT_PROP) {
+		if (block.size - next < 8 || fdt_be32(block.at + next) > (u32)(block.size - next - 8))
+			return -EINVAL;
+		next += 8 + fdt_be32(block.at + next);
+	} else if (*tag == FDT_BEGIN_NODE) {
+		int len = strnlen(block.at + next, block.size - next);
 
-		if (len == size - next)
+		if (len == block.size - next)
 			return -EINVAL;
 		next += len + 1;
-	} else if (*tag == FDT_PROP) {
-		if (size - next < 8 || fdt_be32(block + next) > (u32)(size - next - 8))
-			return -EINVAL;
-		next += 8 + fdt_be32(block + next);
 	} else if (*tag != FDT_END_NODE && *tag != FDT_NOP && *tag != FDT_END) {
 		return -EINVAL;
 	}
@@ -72,7 +85,7 @@ static int token(const void *fdt, int off, u32 *tag)
 static int node_body(const void *fdt, int node)
 {
 	u32 tag;
-	int next = token(fdt, node, &tag);
+	int next = token(structure(fdt), node, &tag);
 
 	return next >= 0 && tag != FDT_BEGIN_NODE ? -EINVAL : next;
 }
@@ -94,13 +107,14 @@ int fdt_check(const void *fdt, size_t max_size)
 
 int fdt_next_node(const void *fdt, int node, int *depth)
 {
+	struct block block = structure(fdt);
 	u32 tag;
 	int off = node < 0 ? 0 : node_body(fdt, node), unused = 0;
 
 	for (depth = depth ?: &unused; off >= 0;) {
 		int here = off;
 
-		off = token(fdt, here, &tag);
+		off = token(block, here, &tag);
 		if (off < 0)
 			break;
 		if (tag == FDT_BEGIN_NODE) {
@@ -197,31 +211,24 @@ int fdt_path(const void *fdt, const char *path)
 	return walk_path(fdt, walk_path(fdt, 0, target), path + len);
 }
 
-static bool prop_is(const void *fdt, u32 name_offset, const char *name)
-{
-	const char *strings = (const char *)fdt + header(fdt, OFF_STRINGS);
-	u32 size = header(fdt, SIZE_STRINGS);
-	size_t len = strlen(name) + 1;
-
-	return name_offset < size && len <= size - name_offset &&
-	       memcmp(strings + name_offset, name, len) == 0;
-}
-
 const void *fdt_prop(const void *fdt, int node, const char *name, int *len)
 {
-	const char *block = (const char *)fdt + header(fdt, OFF_STRUCT);
+	struct block block = structure(fdt);
+	const char *strings = (const char *)fdt + header(fdt, OFF_STRINGS);
+	size_t strings_size = header(fdt, SIZE_STRINGS), size = strlen(name) + 1;
 	int off = node_body(fdt, node);
 
 	while (off >= 0) {
-		u32 tag;
-		int next = token(fdt, off, &tag);
+		u32 tag, at;
+		int next = token(block, off, &tag);
 
 		if (next < 0 || (tag != FDT_PROP && tag != FDT_NOP))
 			break;
-		if (tag == FDT_PROP && prop_is(fdt, fdt_be32(block + off + 8), name)) {
+		at = tag == FDT_PROP ? fdt_be32(block.at + off + 8) : ~0u;
+		if (at < strings_size && size <= strings_size - at && !memcmp(strings + at, name, size)) {
 			if (len)
-				*len = fdt_be32(block + off + 4);
-			return block + off + 12;
+				*len = fdt_be32(block.at + off + 4);
+			return block.at + off + 12;
 		}
 		off = next;
 	}

@@ -1,8 +1,8 @@
 /*
  * A read-only reader of the flattened device tree (Devicetree Specification
  * 0.4, chapter 5). Every access is bounds-checked against the header's sizes:
- * a broken tree gives -EINVAL, never a fault. A node is an offset into the
- * structure block (0: the root), or a negative errno.
+ * a broken tree gives -EINVAL, never a fault. The caller has aligned the tree to
+ * 8 bytes. A node is an offset into the structure block (0: the root), or a negative errno.
  */
 #ifndef BASE_FDT_H
 #define BASE_FDT_H
