@@ -35,10 +35,12 @@ from typing import Any, NoReturn, TypeVar
 from jsonschema import Draft202012Validator  # type: ignore[import]
 
 from grading.checks import rubric
-from grading.classroom import box, intake, late, layouts, likeness, one, pages, results, tree, workers
+from grading.classroom import intake, late, layouts, likeness, one, pages, results, tree, workers
 from grading.classroom.intake import Taken, printable
 from grading.classroom.layouts import Submission
 from grading.machine.machine import ended_by_signals
+from kern.ftrace.tools import walls
+from kern.ftrace.tools.walls import NoWalls
 from qemu import disk
 from qemu.emulator import Unfit
 from qemu.machine import ARCHES, ROOT
@@ -125,9 +127,9 @@ def manifest_before(options: argparse.Namespace) -> dict[str, Any]:
     try:
         before: dict[str, Any] = json.loads(path.read_text()) if path.exists() else {}
     except (OSError, ValueError) as why:
-        raise box.NoWalls(f"{path} cannot be read: {why}") from why
+        raise NoWalls(f"{path} cannot be read: {why}") from why
     if before and before.get("lab") != options.lab:
-        raise box.NoWalls(f"OUT={printable(str(options.out))} has the results of lab {before.get('lab')}: name another folder for lab {options.lab}")
+        raise NoWalls(f"OUT={printable(str(options.out))} has the results of lab {before.get('lab')}: name another folder for lab {options.lab}")
     return before
 
 
@@ -266,21 +268,21 @@ def unfinished(out: Path) -> list[Path]:
 
 def left(out: Path) -> list[str]:
     """Processes of this class that still run, and files that they left."""
-    return [*map(str, unfinished(out)), *(f"process {process}" for process in box.running(out))]
+    return [*map(str, unfinished(out)), *(f"process {process}" for process in one.running(out))]
 
 
 def make_out(out: Path, handed_in: Path) -> None:
     """Make the folder OUT. Raises NoWalls if it cannot be made, or if what is written there would be taken for submissions. A run removes what an earlier
     one left unfinished: so OUT is new, empty, or an earlier run's, which has the lock."""
     if out.resolve().is_relative_to(handed_in.resolve()):
-        raise box.NoWalls(f"OUT={printable(str(out))} is inside IN, or IN itself: name a folder outside of IN")
+        raise NoWalls(f"OUT={printable(str(out))} is inside IN, or IN itself: name a folder outside of IN")
     try:
         if out.is_dir() and any(out.iterdir()) and not (out / "lock").exists():
-            raise box.NoWalls(f"OUT={printable(str(out))} has files of something else: name a new folder, or that of an earlier run")
+            raise NoWalls(f"OUT={printable(str(out))} has files of something else: name a new folder, or that of an earlier run")
         (out / "tmp").mkdir(parents=True, exist_ok=True)
         (out / "lock").touch()
     except OSError as why:
-        raise box.NoWalls(f"OUT={printable(str(out))} is not a folder that can be written: {why.strerror}") from why
+        raise NoWalls(f"OUT={printable(str(out))} is not a folder that can be written: {why.strerror}") from why
 
 
 def main() -> int:
@@ -288,13 +290,13 @@ def main() -> int:
     options.out = options.out.absolute()
     try:
         if not options.handed_in.is_dir():
-            raise box.NoWalls(f"IN={printable(str(options.handed_in))} is not a folder")
+            raise NoWalls(f"IN={printable(str(options.handed_in))} is not a folder")
         if not shutil.which("parallel"):
-            raise box.NoWalls("GNU parallel is not installed: type make setup")
+            raise NoWalls("GNU parallel is not installed: type make setup")
         make_out(options.out, options.handed_in)
         with tree.locked(options.out / "lock", wait=False):
             return run(options)
-    except (box.NoWalls, Unfit) as why:
+    except (NoWalls, Unfit) as why:
         print(f"grade-class: {why}", file=sys.stderr)
         return 2
     except OSError as why:
@@ -309,7 +311,7 @@ def main() -> int:
 def run(options: argparse.Namespace) -> int:
     """Grade what is not graded yet, and write the tables and pages. Raises NoWalls or Unfit if nothing can be graded. No other run uses OUT."""
     manifest_before(options)
-    box.await_ends(options.out, box.PATIENCE)
+    one.await_ends(options.out, walls.PATIENCE)
     for path in unfinished(options.out):
         shutil.rmtree(path) if path.is_dir() else path.unlink()  # of a run that was ended
     workers.collect(options.out)
@@ -317,7 +319,7 @@ def run(options: argparse.Namespace) -> int:
     found = layouts.alone(options.handed_in) if options.alone else layouts.find(options.handed_in)
     ignored = f" Ignored: {', '.join(found.ignored)}" if found.ignored else ""
     if not found.submissions:
-        raise box.NoWalls(f"IN={printable(str(options.handed_in))} has no submission.{ignored}")
+        raise NoWalls(f"IN={printable(str(options.handed_in))} has no submission.{ignored}")
     print(f"{len(found.submissions)} submission{'s'[len(found.submissions) == 1:]}: {found.layout}.{ignored}", flush=True)
     for name, time_given in (("deadline", options.deadline), ("commits before", options.before)):
         if time_given:
@@ -340,7 +342,7 @@ def run(options: argparse.Namespace) -> int:
         on = f"on {', '.join(there.logins)}" if there else f"{options.jobs or os.cpu_count()} at a time"
         print(f"{len(keys)} to grade, {on}{others(entries, keys)}.", flush=True)
         if not there:
-            box.run(["true"], limits=one.LIMITS)  # without a sandbox no submission can be graded
+            walls.run(["true"], [], one.LIMITS, walls.SUBMISSION)  # without a sandbox no submission can be graded
         grade(options, keys, there)
         for worker in there.left() if there else ():
             print(f"grade-class: something may be left on {worker}", file=sys.stderr)

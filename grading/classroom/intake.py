@@ -26,8 +26,9 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import IO
 
-from grading.classroom import box
 from grading.verdict import Refused
+from kern.ftrace.tools import walls
+from kern.ftrace.tools.walls import NoWalls
 from qemu import disk
 
 LARGEST = 256 << 10  # bytes of one file; the largest file of a solution has 13 KiB
@@ -144,8 +145,8 @@ def git(repository: Path, *words: str) -> bytes:
     """Run git on a student's repository, in a sandbox and without its configuration, which may name programs."""
     inside = [repository.resolve() / name for name in ("HEAD", "objects", "refs", "packed-refs", "shallow")]
     signed = [word for form in ("openpgp", "x509", "ssh") for word in ("-c", f"gpg.{form}.program=/none")]  # a file may ask for a signature at each of its words
-    ended = box.run(["git", "-c", "safe.directory=*", *signed, f"--git-dir={repository.resolve()}", *words], inside,
-                    limits=box.Limits(PATIENCE, UNPACKED, memory=MEMORY))
+    ended = walls.run(["git", "-c", "safe.directory=*", *signed, f"--git-dir={repository.resolve()}", *words], inside,
+                      walls.Limits(PATIENCE, UNPACKED, MEMORY, processes=512, together=2 * MEMORY), walls.SUBMISSION)
     if ended.status is None:
         raise Refused(f"git does not come to an end: {ended.over}")
     if ended.status:
@@ -306,7 +307,7 @@ def taken(path: Path, wanted: tuple[str, ...], tag: str = "", before: str = "") 
             with open(theirs, "w", encoding="utf-8") as pipe:
                 try:
                     said = asdict(_read_or_refused(path, wanted, tag, before))
-                except box.NoWalls as why:
+                except NoWalls as why:
                     said = {"no walls": str(why)}
                 json.dump(said, pipe, default=lambda data: base64.b64encode(data).decode())
         finally:
@@ -315,13 +316,13 @@ def taken(path: Path, wanted: tuple[str, ...], tag: str = "", before: str = "") 
     with open(ours, encoding="utf-8") as pipe:
         answer = pipe.read()
     if os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == -signal.SIGKILL:
-        raise box.NoWalls(f"the process that read {printable(str(path))} was killed: has this machine too little memory?")
+        raise NoWalls(f"the process that read {printable(str(path))} was killed: has this machine too little memory?")
     try:
         found = json.loads(answer)
     except ValueError:
         return Taken(missing=list(wanted), refused=f"reading it takes more than {SECONDS} seconds of a processor or {MEMORY >> 20} MiB")
     if "no walls" in found:
-        raise box.NoWalls(found["no walls"])
+        raise NoWalls(found["no walls"])
     found["files"] = {name: base64.b64decode(data) for name, data in found["files"].items()}
     return Taken(**found)
 
@@ -329,13 +330,13 @@ def taken(path: Path, wanted: tuple[str, ...], tag: str = "", before: str = "") 
 def _read_or_refused(path: Path, wanted: tuple[str, ...], tag: str, before: str) -> Taken:
     try:
         return read(path, wanted, tag, before)
-    except box.NoWalls:
+    except NoWalls:
         raise
     except Refused as why:
         return Taken(missing=list(wanted), refused=str(why))
     except OSError as why:
         if why.errno in OF_THE_HOST or disk.why(why):
-            raise box.NoWalls(f"{printable(str(path))} cannot be read on this machine, which is no fault of the student's: {printable(str(why))}") from why
+            raise NoWalls(f"{printable(str(path))} cannot be read on this machine, which is no fault of the student's: {printable(str(why))}") from why
         return Taken(missing=list(wanted), refused=f"it cannot be read: {printable(str(why))}")
     except Exception as why:  # pylint: disable=broad-except  # tarfile and zipfile may raise anything for a malformed file
         return Taken(missing=list(wanted), refused=f"it cannot be read: {printable(str(why) or type(why).__name__)}")

@@ -18,8 +18,8 @@ from pathlib import Path
 
 import yaml  # type: ignore[import]
 
-from grading.classroom.box import NoWalls
 from grading.classroom.intake import archive, printable
+from kern.ftrace.tools.walls import NoWalls
 
 GRADESCOPE, MOODLE, CANVAS = "Gradescope's export", "Moodle's download", "Canvas's download"
 OF_MOODLE = re.compile(r"(?P<name>.+?)_(?P<id>\d+)_assignsubmission_file_?(?P<file>.*)", re.S)

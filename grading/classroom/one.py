@@ -1,4 +1,4 @@
-"""Grades one submission: builds it in a copy of the class's tree and grades it with each seed, all in a sandbox (box.py).
+"""Grades one submission: builds it in a copy of the class's tree and grades it with each seed, all in a sandbox (kern/ftrace/tools/walls.py).
 
     python3 -m grading.classroom.one OUT KEY [TREE]
 
@@ -26,15 +26,19 @@ import traceback
 from pathlib import Path
 from typing import Any
 
-from grading.classroom import box, tree
+from grading.classroom import tree
 from grading.machine.machine import ended_by_signals
+from kern.ftrace.tools import walls
+from kern.ftrace.tools.walls import NoWalls
 from qemu import disk
 from qemu.emulator import UNPACKED
 from qemu.machine import ARCHES
 
 FORMAT = 1
 GRADED, BUILD, OVER, REFUSED, NOTHING, HARNESS = "graded", "build failure", "over a limit", "refused", "nothing handed in", "harness error"
-LIMITS = box.Limits(seconds=3 * 3600, file=256 << 20)
+LIMITS = walls.Limits(seconds=3 * 3600, file=256 << 20, processes=512, together=2 << 30)
+JOB = b"grading.classroom.one"  # the module's name on a job's command line; the next word is OUT
+QEMU_SANDBOX = "-sandbox on,obsolete=deny,elevateprivileges=deny,spawn=deny"  # QEMU's own filter of system calls
 ROOM = 64 << 20  # bytes that are free where a build may fail by its own fault
 LONGEST_TEXT = 64 << 10  # bytes that are kept of what a build or a grade printed
 LONGEST_LOG = 1 << 20  # of a console's log: its beginning and its end
@@ -68,38 +72,63 @@ def tree_at(source: Path, at: Path) -> Path:
     return at
 
 
-def run(job: dict[str, Any], folder: Path) -> box.Came:
+def run(job: dict[str, Any], folder: Path) -> walls.Ended:
     """Build and grade in this folder. What is written lies there. Raises NoWalls if this machine cannot build what was handed out."""
     source, lab, files = Path(job["tree"]), job["lab"], {name: base64.b64decode(data) for name, data in job["files"].items()}
     at, qemu = tree_at(source, folder / "tree"), os.path.abspath(os.environ["QEMU_DIR"]) if os.environ.get("QEMU_DIR") else ""
     for name, new in files.items():
         if new != (at / name).read_bytes():
             (at / name).write_bytes(new)
-    settings = {"SEEDS": " ".join(job["seeds"]), "LAB": str(lab), "FILES": " ".join(tree.written(lab)), "QEMU_EXTRA": box.QEMU_SANDBOX,
+    settings = {"SEEDS": " ".join(job["seeds"]), "LAB": str(lab), "FILES": " ".join(tree.written(lab)), "QEMU_EXTRA": QEMU_SANDBOX,
                 **({"QEMU_DIR": qemu} if qemu else {})}
     for arch in ARCHES:
         staffed = tree.staffed(source, lab, files, arch)
         settings |= {f"MAKE_{arch}": " ".join(tree.make(lab, arch, staffed)), f"STAFF_{arch}": tree.staff(lab, staffed), f"HALVES_{arch}": " ".join(f"--staff={half}" for half in staffed)}
 
-    def within(script: str, where: Path, **more: str) -> box.Came:
-        return box.run(["/bin/bash", "-c", script], [UNPACKED.resolve(), *filter(None, [qemu])], [folder], limits=LIMITS,
-                       at=where, settings=settings | more)
+    def within(script: str, where: Path, **more: str) -> walls.Ended:
+        return walls.run(["/bin/bash", "-c", script], [UNPACKED.resolve(), *filter(None, [qemu])], LIMITS, walls.SUBMISSION,
+                         writes=[folder], at=where, settings=settings | more)
 
     ended = within(BUILD_EACH, at)
     if not ended.over and failed(folder):
         if full := disk.lacks(folder, size=ROOM):
-            raise box.NoWalls(full)
+            raise NoWalls(full)
         said = [*failed(folder).values()]
         handed_out = tree_at(source, folder / "handed-out")
         for name in tree.written(lab):
             os.utime(handed_out / name)
         within(BUILD_EACH, handed_out, **{f"MAKE_{arch}": " ".join(tree.make(lab, arch)) for arch in ARCHES})
         if failed(folder):
-            raise box.NoWalls("what was handed out does not build here, either:\n" + "\n".join([*failed(folder).values(), *said])[-2000:])
+            raise NoWalls("what was handed out does not build here, either:\n" + "\n".join([*failed(folder).values(), *said])[-2000:])
         ended = within(BUILD_EACH, at)
         if failed(folder) and (full := disk.lacks(folder, size=ROOM)):
-            raise box.NoWalls(full)
+            raise NoWalls(full)
     return ended if ended.over else within(GRADE_EACH, at)
+
+
+def running(out: Path) -> list[int]:
+    """The processes of jobs in OUT: those that grade a submission, which remove its folder at the end, and those within the sandbox."""
+    out, found = out.resolve(), []
+    mark = f"{out}/tmp/job-".encode()
+    for process in Path("/proc").glob("[0-9]*"):
+        try:
+            line = (process / "cmdline").read_bytes()
+            words = line.split(b"\0")
+            grades = words[words.index(JOB) + 1] if JOB in words[:-1] else b""
+            if mark in line or grades and (process / "cwd" / os.fsdecode(grades)).resolve() == out:
+                found.append(int(process.name))
+        except OSError:
+            pass  # it has just ended
+    return found
+
+
+def await_ends(out: Path, seconds: float) -> None:
+    """Wait until the jobs of an earlier run in OUT have ended, which may have lost its parallel just now. Raises NoWalls if they go on for so long."""
+    until = time.monotonic() + seconds
+    while found := running(out):
+        if time.monotonic() > until:
+            raise NoWalls(f"process {found[0]} of an earlier run's job does not end")
+        time.sleep(0.1)
 
 
 def failed(folder: Path) -> dict[str, str]:
@@ -182,7 +211,7 @@ def without_grade(key: str, lab: int, possible: int, state: str, said: str) -> d
             "said": said, "arches": [], "attempts": [], "cost": {"processor": 0, "build": 0, "attempts": [], "seconds": 0}}
 
 
-def result(job: dict[str, Any], folder: Path, ended: box.Came) -> dict[str, Any]:
+def result(job: dict[str, Any], folder: Path, ended: walls.Ended) -> dict[str, Any]:
     unbuilt, about = failed(folder), (job["key"], job["lab"], job["possible"])
     said = "\n".join(dict.fromkeys(unbuilt.values()))
     if ended.over:
@@ -273,8 +302,8 @@ def grade(options: argparse.Namespace) -> int:
             ended = run(job, folder)
             whole = result(job, folder, ended)
         except Exception as why:  # pylint: disable=broad-except  # whatever it is, the class has a result that says so
-            ended = box.Came(None, b"", b"")
-            said = str(why) if isinstance(why, box.NoWalls) else disk.why(why, folder) or clean(traceback.format_exc())[-2000:]
+            ended = walls.Ended(None, b"", b"")
+            said = str(why) if isinstance(why, NoWalls) else disk.why(why, folder) or clean(traceback.format_exc())[-2000:]
             whole = without_grade(key, job["lab"], job["possible"], HARNESS, said)
         cpu = [round(sum(number(folder / f"attempt-{n}-{arch}.cpu") for arch in ARCHES), 2) for n in range(1, len(job["seeds"]) + 1)]
         build, graded = number(folder / "build.cpu"), number(folder / "graded.cpu")

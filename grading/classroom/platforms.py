@@ -13,7 +13,7 @@ from pathlib import Path
 
 from grading.checks import rubric
 from grading.classroom import tree
-from grading.classroom.box import NoWalls
+from kern.ftrace.tools.walls import NoWalls
 from qemu.disk import write_whole
 from qemu.machine import ROOT
 

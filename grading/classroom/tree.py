@@ -20,8 +20,8 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from grading.checks import rubric
-from grading.classroom.box import NoWalls
 from grading.elf import halves
+from kern.ftrace.tools.walls import NoWalls
 from qemu import disk, plugin
 from qemu.emulator import for_a_grade
 from qemu.isa import ARCHES, ISAS
@@ -83,7 +83,7 @@ def manifest(lab: int, seeds: list[str]) -> dict[str, object]:
     """All that a grade follows from, besides what was handed in. Raises qemu.emulator.Unfit."""
     return {"lab": lab, "seeds": seeds,
             "tree": sources("Makefile", "boot", "kern", "labs", "grading", "qemu", but=("grading/tests/", "grading/selftest/", "grading/classroom/")),
-            "grader": sources(*(f"grading/classroom/{name}" for name in ("box.py", "one.py", "tree.py"))), **fittings()}
+            "grader": sources("grading/classroom/one.py", "grading/classroom/tree.py"), **fittings()}
 
 
 def staff(lab: int, staffed: Sequence[str] = ()) -> str:

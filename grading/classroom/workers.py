@@ -27,7 +27,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from grading.classroom import box, intake, one, tree
+from grading.classroom import intake, one, tree
+from kern.ftrace.tools.walls import NoWalls
 from qemu import disk
 from qemu.emulator import Unfit
 from qemu.machine import ROOT
@@ -110,7 +111,7 @@ def differing(here: Any, there: Any) -> tuple[Any, Any]:
 def prepare(hosts: list[str], ssh: str, out: Path, at: Path, about: dict[str, Any]) -> Workers:
     """Prepare the hosts as workers. Returns those that can grade, and prints of each of the others why it cannot. Raises NoWalls if none can."""
     if not shutil.which("rsync") or not shutil.which(shlex.split(ssh)[0]):
-        raise box.NoWalls("rsync or ssh is not installed: type make setup")
+        raise NoWalls("rsync or ssh is not installed: type make setup")
     ssh = f"{ssh} {SSH}"
     place = f"{at.name}-{str(about['grader'])[:16]}"
     jobs = "jobs-" + hashlib.sha256(f"{platform.node()}:{out}".encode()).hexdigest()[:16]
@@ -128,7 +129,7 @@ def prepare(hosts: list[str], ssh: str, out: Path, at: Path, about: dict[str, An
             print(f"{intake.printable(host)} grades nothing: {said}", file=sys.stderr, flush=True)
     ready_ones = {host: said for host, said in zip(hosts, found) if not isinstance(said, Refusal)}
     if not ready_ones:
-        raise box.NoWalls(f"no host can grade. Try:  ssh {intake.printable(hosts[0])}  and see docs/instructors.md, \"On many machines\"")
+        raise NoWalls(f"no host can grade. Try:  ssh {intake.printable(hosts[0])}  and see docs/instructors.md, \"On many machines\"")
     return Workers(ssh, place, jobs, [login for login, _ in ready_ones.values()], {host: check for host, (_, check) in ready_ones.items()})
 
 
@@ -154,11 +155,11 @@ def collect(out: Path) -> None:
 def main() -> int:
     folder = Path(sys.argv[1])
     try:
-        box.await_ends(folder, PATIENCE)  # of a connection that has just ended
+        one.await_ends(folder, PATIENCE)  # of a connection that has just ended
         shutil.rmtree(folder)
         (folder / "tmp").mkdir(parents=True)
         print(json.dumps({"processors": os.cpu_count(), **tree.fittings()}))
-    except (box.NoWalls, Unfit) as why:
+    except (NoWalls, Unfit) as why:
         print(why, file=sys.stderr)
         return 1
     return 0

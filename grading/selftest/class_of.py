@@ -27,7 +27,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from grading.checks import rubric
-from grading.classroom import box
+from grading.classroom import one
 from grading.machine.machine import ended_by_signals
 from grading.selftest import edits, mutants, wrong
 from grading.selftest.mutations import Mutant
@@ -183,7 +183,7 @@ def killed(command: list[str | Path], out: Path, half: int) -> None:
         finally:
             if grader.poll() is None:
                 os.killpg(grader.pid, signal.SIGKILL)
-    while left := box.running(out):
+    while left := one.running(out):
         for pid in left:
             with suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)

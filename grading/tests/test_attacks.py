@@ -22,7 +22,7 @@ import unittest
 import zipfile
 from pathlib import Path
 
-from grading.classroom import box
+from grading.classroom import one
 from grading.classroom.intake import Taken, taken
 from grading.tests.needs import user_namespaces
 from grading.tests.test_intake import BOTH, CALLER, PATCH, WANTED, tar, zipped
@@ -249,7 +249,7 @@ class Hardware(unittest.TestCase):
             self.assertIn("-nodefaults", words)
             options = {word for word in words if word.startswith("-")}
             self.assertLessEqual(options, {"-L", "-M", "-cpu", "-smp", "-m", "-nodefaults", "-nic", "-display", "-monitor", "-no-reboot", "-serial", "-kernel", "-initrd", "-append", "-bios"})
-        self.assertIn("spawn=deny", box.QEMU_SANDBOX)
+        self.assertIn("spawn=deny", one.QEMU_SANDBOX)
 
 
 if __name__ == "__main__":

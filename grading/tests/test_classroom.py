@@ -28,13 +28,14 @@ from jsonschema import Draft202012Validator  # type: ignore[import]
 
 from grading.checks import rubric
 from grading.classroom import __main__ as main
-from grading.classroom import box, intake, late, likeness, one, pages, results, tree
+from grading.classroom import intake, late, likeness, one, pages, results, tree
 from grading.classroom.intake import Taken
 from grading.classroom.layouts import CANVAS, GRADESCOPE, MOODLE, Submission
 from grading.tests.needs import user_namespaces
+from kern.ftrace.tools import walls
 from qemu.machine import ARCHES, ROOT
 
-LIMITS = box.Limits(seconds=60, file=1 << 20, memory=1 << 30)
+LIMITS = walls.Limits(seconds=60, file=1 << 20, memory=1 << 30)
 HOSTILE = "<script>alert(1)</script>\x1b[2J\"'&```"
 SEEDS = ["0000000000000001", "0000000000000002"]
 RUNGS = (("called", 5), ("life", 5))
@@ -57,8 +58,8 @@ class WithFolder(unittest.TestCase):
 
 @user_namespaces
 class Walls(WithFolder):
-    def run_within(self, *command: str, limits: box.Limits = LIMITS) -> box.Came:
-        return box.run(list(command), writes=[self.folder], limits=limits, at=self.folder)
+    def run_within(self, *command: str, limits: walls.Limits = LIMITS) -> walls.Ended:
+        return walls.run(list(command), [], limits, walls.SUBMISSION, writes=[self.folder], at=self.folder)
 
     def test_what_is_seen_and_what_is_not(self) -> None:
         """No home, no network, no process of the host's, no file of the host's but the system's."""
@@ -71,12 +72,12 @@ class Walls(WithFolder):
         lines = said.output.decode().splitlines()
         self.assertLess(int(lines[0]), 10)
         self.assertEqual([line.split(":")[0].strip() for line in lines[3:-1]], ["lo"])
-        self.assertEqual(lines[-1], str(box.NOBODY))
+        self.assertEqual(lines[-1], str(walls.NOBODY))
 
     def test_a_program_that_goes_on_in_the_background_ends_too(self) -> None:
         number = str(900000000 + os.getpid())  # another run of this test may have processes of its own
         for command, seconds, status in ((f"sleep {number} & setsid sleep {number} & exit 3", 60, 3), (f"trap '' TERM; sleep {number}", 1, None)):
-            ended = self.run_within("sh", "-c", command, limits=box.Limits(seconds, 1 << 20))
+            ended = self.run_within("sh", "-c", command, limits=walls.Limits(seconds, 1 << 20))
             self.assertEqual(ended.status, status)
         self.assertNotIn(number.encode(), b"".join(self.command_lines()))
 
@@ -86,10 +87,11 @@ class Walls(WithFolder):
         starts: Any = subprocess.Popen
 
         def waits(command: list[str], **more: Any) -> Any:
-            return starts([command[0], "--block-fd", str(reads), *command[1:]], **{**more, "pass_fds": [*more["pass_fds"], reads]})
+            at = command.index("bwrap") + 1
+            return starts([*command[:at], "--block-fd", str(reads), *command[at:]], **{**more, "pass_fds": [*more["pass_fds"], reads]})
 
-        with patch("grading.classroom.box.subprocess.Popen", waits):
-            ended = self.run_within("touch", str(self.folder / "begun"), limits=box.Limits(0, 1 << 20))
+        with patch("kern.ftrace.tools.walls.subprocess.Popen", waits):
+            ended = self.run_within("touch", str(self.folder / "begun"), limits=walls.Limits(0, 1 << 20))
         for end in (reads, writes):
             os.close(end)
         self.assertEqual((ended.status, ended.over, os.listdir(self.folder)), (None, "it took more than 0 seconds", []))
@@ -108,7 +110,7 @@ class Walls(WithFolder):
         self.assertNotEqual(self.run_within("sh", "-c", "head -c 2000000 /dev/zero > large").status, 0)
         self.assertEqual((self.folder / "large").stat().st_size, LIMITS.file)
         self.assertNotEqual(self.run_within("/usr/bin/python3", "-c", "bytearray(2 << 30)").status, 0)
-        bomb = self.run_within("/usr/bin/python3", "-c", "import os, time\nfor n in range(600):\n if not os.fork(): time.sleep(100)", limits=box.Limits(60, 1 << 20, 64))
+        bomb = self.run_within("/usr/bin/python3", "-c", "import os, time\nfor n in range(600):\n if not os.fork(): time.sleep(100)", limits=walls.Limits(60, 1 << 20, processes=64))
         if os.geteuid():  # the host's root is not counted
             self.assertIn(b"Resource temporarily unavailable", bomb.errors)
 
@@ -116,19 +118,19 @@ class Walls(WithFolder):
         """Each has less, and two have lost their parent."""
         number = str(800000000 + os.getpid())
         holds = f"/usr/bin/python3 -c 'import time; held = bytearray(60 << 20); time.sleep({number})'"
-        limits = box.Limits(seconds=600, file=1 << 20, memory=1 << 30, together=150 << 20)
+        limits = walls.Limits(seconds=600, file=1 << 20, memory=1 << 30, together=150 << 20)
         ended = self.run_within("sh", "-c", f"(setsid {holds} &); (setsid {holds} &); {holds}", limits=limits)
         self.assertEqual((ended.status, ended.over), (None, "it had more than 150 MiB of memory"))
         self.assertGreater(ended.memory, 150 << 20)
         self.assertNotIn(number.encode(), b"".join(self.command_lines()))
-        ended = self.run_within("sh", "-c", f"{holds} & sleep {number}", limits=box.Limits(seconds=1, file=1 << 20))
+        ended = self.run_within("sh", "-c", f"{holds} & sleep {number}", limits=walls.Limits(seconds=1, file=1 << 20))
         self.assertEqual(ended.over, "it took more than 1 seconds")
 
     def test_walls_that_cannot_be_built_are_no_student_s_fault(self) -> None:
-        with patch("grading.classroom.box.shutil.which", return_value=None), self.assertRaises(box.NoWalls):
+        with patch("kern.ftrace.tools.walls.shutil.which", return_value=None), self.assertRaises(walls.NoWalls):
             self.run_within("true")
-        with self.assertRaisesRegex(box.NoWalls, "cannot be built"):
-            box.run(["true"], writes=["/no/such/folder"], limits=LIMITS)
+        with self.assertRaisesRegex(walls.NoWalls, "cannot be built"):
+            walls.run(["true"], [], LIMITS, walls.SUBMISSION, writes=["/no/such/folder"])
 
 
 class Results(WithFolder):
@@ -151,7 +153,7 @@ class Results(WithFolder):
                     (at / "grade.json").write_text(json.dumps({"grades": of_arch}))
                     (at / "grade" / Path(of_arch[0]["boots"][0]["log"]).name).write_bytes(b"log " + HOSTILE.encode() + b"\xff\r\n")
         job = {"key": "0" * 64, "lab": 3, "possible": 20, "seeds": SEEDS[:len(attempts)]}
-        whole = one.result(job, self.folder, box.Came(status, b"", b"bwrap says", over))
+        whole = one.result(job, self.folder, walls.Ended(status, b"", b"bwrap says", over))
         whole["cost"] = {"processor": 1.0, "build": 0.5, "attempts": [0.2], "seconds": 2.0}
         Draft202012Validator(json.loads(main.SCHEMA.read_text())).validate(whole)
         return whole
@@ -491,12 +493,12 @@ class Runs(WithFolder):
         with (self.folder / "said").open("wb") as said, subprocess.Popen(["/usr/bin/python3", "-c", program, str(self.folder)], cwd=ROOT, stdout=said, stderr=said) as process:
             while not ((self.folder / "a").exists() and (self.folder / "b").exists()):
                 self.assertIsNone(process.poll(), (self.folder / "said").read_text())
-            self.assertGreaterEqual(len(box.running(self.folder)), 2)
+            self.assertGreaterEqual(len(one.running(self.folder)), 2)
             ends(process)
             status = process.wait()
         until = time.monotonic() + 60
         while True:
-            seen = box.running(self.folder)  # before the look at the files, which a job removes when it ends
+            seen = one.running(self.folder)  # before the look at the files, which a job removes when it ends
             if not any((self.folder / name).exists() for name in "ab"):
                 break
             self.assertLess(time.monotonic(), until, "a job goes on")
@@ -558,7 +560,7 @@ class Whole(WithFolder):
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text)
 
-    sandbox: box.NoWalls | None = None  # what is raised where one is made
+    sandbox: walls.NoWalls | None = None  # what is raised where one is made
 
     def run_main(self, gives: Callable[[dict[str, Any]], None], *words: str) -> tuple[int, str]:
         """Run it; `gives` is called with each job, in the place of GNU parallel. Returns the status and what was printed."""
@@ -571,7 +573,7 @@ class Whole(WithFolder):
 
         said = io.StringIO()
         with patch("sys.argv", ["grade-class", "--lab", "3", "--in", str(self.folder / "in"), "--out", str(self.out), *words]), patch.object(tree, "manifest", manifest), \
-                patch.object(tree, "prepare", return_value=ROOT), patch.object(main, "grade", grade), patch.object(box, "run", side_effect=self.sandbox), \
+                patch.object(tree, "prepare", return_value=ROOT), patch.object(main, "grade", grade), patch.object(walls, "run", side_effect=self.sandbox), \
                 redirect_stdout(said), redirect_stderr(said):
             return main.main(), said.getvalue()
 
@@ -676,7 +678,7 @@ class Whole(WithFolder):
         self.assertIn("\ndeadline: 2030-02-01 23:59:00+01:00\ncommits before: 2030-02-03 12:00:00+00:00\n", said)
 
     def test_after_a_signal_it_is_said_that_the_same_command_goes_on(self) -> None:
-        with patch("builtins.print") as said, patch.object(box, "await_ends", side_effect=SystemExit(130)), self.assertRaises(SystemExit):
+        with patch("builtins.print") as said, patch.object(one, "await_ends", side_effect=SystemExit(130)), self.assertRaises(SystemExit):
             self.run_main(self.full_marks)
         self.assertIn("The same command goes on.", said.call_args[0][0])
 
@@ -744,7 +746,7 @@ class Whole(WithFolder):
         self.assertEqual((status, said.splitlines()[-1]), (3, "grade-class: /out/class.csv cannot be written: No space left on device. The same command goes on."))
 
     def test_without_a_sandbox_nothing_is_graded(self) -> None:
-        self.sandbox = box.NoWalls("the walls cannot be built: no namespaces")
+        self.sandbox = walls.NoWalls("the walls cannot be built: no namespaces")
         status, said = self.run_main(lambda job: self.fail("it is graded"))
         self.assertEqual((status, said.splitlines()[-1]), (2, f"grade-class: {self.sandbox}"))
 
@@ -758,10 +760,10 @@ class Whole(WithFolder):
             there.append((self.out / "tmp/job-1").exists())
             return [7] if len(there) < 3 else []
 
-        with patch.object(box, "running", running):
+        with patch.object(one, "running", running):
             self.assertEqual(self.run_main(self.full_marks)[0], 0)
         self.assertEqual(there[:3], [True] * 3)
-        with patch.object(box, "running", lambda _: [7]), patch.object(box, "PATIENCE", 0):
+        with patch.object(one, "running", lambda _: [7]), patch.object(walls, "PATIENCE", 0):
             status, said = self.run_main(self.full_marks)
         self.assertEqual((status, said), (2, "grade-class: process 7 of an earlier run's job does not end\n"))
 

@@ -14,7 +14,7 @@ from unittest import mock
 
 from rich.console import Console
 
-from grading.classroom import box, one
+from grading.classroom import one
 from grading.elf.elf import Kernel
 from grading.machine.machine import Run
 from grading.report import progress, report, side_by_side, submit
@@ -22,10 +22,8 @@ from grading.session import session
 from grading.tests import mutants, tiny
 from grading.tests.needs import resize, small_disk, user_namespaces
 from grading.verdict import Stopped, Verdict, blamed
+from kern.ftrace.tools import walls
 from qemu.machine import ARCHES, ROOT
-
-sys.path.insert(0, str(ROOT / "kern/ftrace/tools"))
-import walls  # type: ignore # noqa: E402
 
 LAB = 3
 FULL = "No space left on device"
@@ -116,19 +114,18 @@ class ClassOnFullDisk(unittest.TestCase):
     def test_what_a_command_in_the_sandbox_prints_is_whole(self) -> None:
         """recordmcount's table or git's archive, cut by a full disk, would be the student's mistake."""
         with small_disk(64) as disk, mock.patch("tempfile.tempdir", str(disk)):
-            for run in (lambda: box.run(["seq", "100000"], limits=one.LIMITS).output,
-                        lambda: walls.run(["/usr/bin/seq", "100000"], ["/usr", "/lib", "/lib64"], walls.Limits(60, 60, 1 << 30, 1 << 20)).printed):
-                printed = run()
+            for profile in (walls.SUBMISSION, walls.PROGRAM):
+                printed = walls.run(["/usr/bin/seq", "100000"], ["/usr", "/lib", "/lib64"], walls.Limits(60, 1 << 20), profile).output
                 self.assertEqual((588895, b"100000\n"), (len(printed), printed[-7:]))
 
     def test_a_build_that_fails_on_a_full_disk_is_no_build_failure(self) -> None:
-        def fails(*_: object, **__: object) -> box.Came:
+        def fails(*_: object, **__: object) -> walls.Ended:
             (disk / "build-riscv64.txt").write_text("no message")
             (disk / "build-riscv64.status").write_text("2")
-            return box.Came(0, b"", b"")
+            return walls.Ended(0, b"", b"")
 
-        with small_disk(1 << 10) as disk, mock.patch.object(box, "run", fails), mock.patch.object(one, "tree_at", lambda source, at: at):
-            with self.assertRaises(box.NoWalls) as caught:
+        with small_disk(1 << 10) as disk, mock.patch.object(walls, "run", fails), mock.patch.object(one, "tree_at", lambda source, at: at):
+            with self.assertRaises(walls.NoWalls) as caught:
                 one.run({"tree": str(disk), "lab": LAB, "files": {}, "seeds": []}, disk)
             self.assertEqual(f"{disk} cannot be written: {FULL}", str(caught.exception))
 

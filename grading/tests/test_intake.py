@@ -21,9 +21,10 @@ from pathlib import Path
 from unittest.mock import patch
 
 from grading.classroom import __main__ as main
-from grading.classroom import box, intake, layouts, tree
+from grading.classroom import intake, layouts, tree
 from grading.classroom.intake import Taken, taken
 from grading.tests.needs import user_namespaces
+from kern.ftrace.tools import walls
 
 PATCH, CALLER = "kern/ftrace/core/patch.c", "kern/ftrace/arm64/mcount_caller.S"
 WANTED = (PATCH, CALLER)
@@ -131,7 +132,7 @@ class Intake(unittest.TestCase):
         self.assertIn("no commit before", taken(at, WANTED, "", "2029-01-01").refused)
         self.assertEqual(taken(at, WANTED, "lab3").refused, "it has no tag lab3")
         self.assertFalse((self.folder / "ran").exists())
-        with patch("grading.classroom.box.run", return_value=box.Came(None, b"", b"", "it took more than 9 seconds")):
+        with patch.object(walls, "run", return_value=walls.Ended(None, b"", b"", "it took more than 9 seconds")):
             self.assertEqual(taken(at, WANTED).refused, "git does not come to an end: it took more than 9 seconds")
 
     def test_a_repository_is_made_of_files(self) -> None:
@@ -147,7 +148,7 @@ class Intake(unittest.TestCase):
 
     def test_git_verifies_no_signature(self) -> None:
         """An archive's file may ask for that at each of its words, and each starts gpg."""
-        with patch.object(box, "run", return_value=box.Came(0, b"", b"")) as run:
+        with patch.object(walls, "run", return_value=walls.Ended(0, b"", b"")) as run:
             intake.git(Path("/x"), "archive", "HEAD")
         words = run.call_args[0][0]
         self.assertEqual([word for word in words if word.startswith("gpg.")], [f"gpg.{form}.program=/none" for form in ("openpgp", "x509", "ssh")])
@@ -265,11 +266,11 @@ class Intake(unittest.TestCase):
             for name in ("lstat", "open", "scandir"):
                 (self.folder / "ann" / PATCH).parent.mkdir(parents=True, exist_ok=True)
                 (self.folder / "ann" / PATCH).write_bytes(b"int x;\n")
-                with patch.object(os, name, side_effect=OSError(number, os.strerror(number))), self.assertRaisesRegex(box.NoWalls, f"ann.*{os.strerror(number)}", msg=name):
+                with patch.object(os, name, side_effect=OSError(number, os.strerror(number))), self.assertRaisesRegex(walls.NoWalls, f"ann.*{os.strerror(number)}", msg=name):
                     taken(self.folder / "ann", WANTED)
         with patch.object(intake, "read", side_effect=OSError("Invalid data stream")):  # as bz2 says it
             self.refused(b"", "it cannot be read: Invalid data stream")
-        with patch.object(intake, "read", lambda *_: os.kill(os.getpid(), signal.SIGKILL)), self.assertRaisesRegex(box.NoWalls, "was killed"):
+        with patch.object(intake, "read", lambda *_: os.kill(os.getpid(), signal.SIGKILL)), self.assertRaisesRegex(walls.NoWalls, "was killed"):
             self.take(b"")
 
 
@@ -305,7 +306,7 @@ class Layouts(unittest.TestCase):
     def test_gradescope_s_metadata_that_is_no_yaml(self) -> None:
         """It may be cut: then nobody's name is known, and that is no student's fault."""
         for cut in ("submission_11:\n  :submitters:\n  - :name: 'Ann", "- 1\n", "submission_11: 7\n"):
-            with self.assertRaisesRegex(box.NoWalls, "submission_metadata.yml is not", msg=cut):
+            with self.assertRaisesRegex(walls.NoWalls, "submission_metadata.yml is not", msg=cut):
                 self.class_of("submission_11/", metadata=cut)
 
     def test_gradescope_s_metadata_holds_what_a_student_printed(self) -> None:

@@ -22,8 +22,9 @@ from typing import Any
 from unittest.mock import patch
 
 from grading.classroom import __main__ as main
-from grading.classroom import box, one, tree, workers
+from grading.classroom import one, tree, workers
 from grading.tests.needs import user_namespaces
+from kern.ftrace.tools.walls import NoWalls
 from qemu.machine import ROOT
 
 HAS: dict[str, Any] = {"python": "3.11.2", "tools": {"gcc": "12", "make": "4.3"}, "qemu": {}, "firmware": "f"}
@@ -119,7 +120,7 @@ class OverSsh(unittest.TestCase):
             found = self.prepare("localhost:2201", self.refusing(), "-oProxyCommand=reboot")
         self.assertEqual(found.logins, ["1/localhost:2201"])
         self.assertRegex(said.getvalue(), rf"^{self.refusing()} grades nothing: .*Permission denied \(publickey\)\.\n-oProxyCommand=reboot grades nothing: a host is written ")
-        with contextlib.redirect_stderr(io.StringIO()), self.assertRaisesRegex(box.NoWalls, "no host can grade"):
+        with contextlib.redirect_stderr(io.StringIO()), self.assertRaisesRegex(NoWalls, "no host can grade"):
             self.prepare(self.refusing())
 
     def refusing(self) -> str:
@@ -149,7 +150,7 @@ class StandIn(OverSsh):
         for has, sentence in cases:
             self.home(22).mkdir(exist_ok=True)
             (self.home(22) / "has").write_text(json.dumps({"processors": 1, **has}))
-            with contextlib.redirect_stderr(io.StringIO()) as said, self.assertRaises(box.NoWalls):
+            with contextlib.redirect_stderr(io.StringIO()) as said, self.assertRaises(NoWalls):
                 self.prepare("localhost")
             self.assertIn(sentence, said.getvalue())
 
@@ -173,7 +174,7 @@ class StandIn(OverSsh):
             self.assertEqual(workers.main(), 0)
             self.assertEqual({name: json.loads(said.getvalue())[name] for name in HAS}, HAS)
             self.assertEqual([path.name for path in jobs.iterdir()], ["tmp"])
-            with patch.object(workers, "PATIENCE", 0), patch.object(box, "running", lambda _: [7]), contextlib.redirect_stderr(io.StringIO()) as why:
+            with patch.object(workers, "PATIENCE", 0), patch.object(one, "running", lambda _: [7]), contextlib.redirect_stderr(io.StringIO()) as why:
                 self.assertEqual(workers.main(), 1)
             self.assertIn("process 7 of an earlier run's job does not end", why.getvalue())
         self.assertEqual(set(tree.FITTINGS), set(tree.fittings()))
@@ -181,7 +182,7 @@ class StandIn(OverSsh):
     def test_a_job_on_a_worker_is_packed(self) -> None:
         (self.out / "todo/k.json").write_text(json.dumps({"key": "k", "lab": 3, "possible": 20, "seeds": [], "tree": "/not/here", "files": {}, "students": "ann"}))
         (self.out / "tmp").mkdir()
-        with patch("sys.argv", ["one", str(self.out), "k", str(self.at)]), patch.object(one, "run", side_effect=box.NoWalls("no walls")) as run, \
+        with patch("sys.argv", ["one", str(self.out), "k", str(self.at)]), patch.object(one, "run", side_effect=NoWalls("no walls")) as run, \
                 contextlib.redirect_stdout(io.StringIO()):
             self.assertEqual(one.main(), 1)
         self.assertEqual(run.call_args[0][0]["tree"], str(self.at))

@@ -3,6 +3,7 @@ import contextlib
 import io
 import json
 import os
+import platform
 import re
 import socket
 import subprocess
@@ -18,6 +19,7 @@ from qemu.machine import ROOT
 
 sys.path.insert(0, str(ROOT / "kern/ftrace/tools"))
 import mkrecords  # noqa: E402
+import walls  # noqa: E402
 
 OFFSETS = [8, 64, 24]
 TABLE = """\t.section .ftrace_records, "aw"
@@ -45,7 +47,9 @@ HEAD = """#define _GNU_SOURCE
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <signal.h>
 #include <sys/socket.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 """
 FORMS = [  # a line to replace, the line printed instead, and the message that it causes
@@ -154,6 +158,27 @@ class Sandbox(unittest.TestCase):
         self.refused("for (int i = 0; i < 8; i++) fork();", "another process")
         self.gone("sleep 1001")
 
+    def test_each_forbidden_call_ends_it(self) -> None:
+        """Without the filter the call fails or returns 0, and the program ends with status 7."""
+        self.assertEqual({"socket", "clone", "fork", "vfork", "unshare", "setns", "clone3"}, set(walls.FORBIDDEN))
+        for name in walls.FORBIDDEN:
+            with self.subTest(name):
+                self.refused(f"""
+#ifdef SYS_{name}
+                    if (syscall(SYS_{name}, -1, -1, -1) == 0) _exit(0);
+#else
+                    kill(getpid(), SIGSYS);
+#endif
+                    return 7;""", "asked for another process or a connection and was stopped")
+        self.refused("syscall(SYS_getpid); return 7;", "^it ended with status 7$")
+
+    @unittest.skipUnless(platform.machine() == "x86_64", "this machine has one table of system calls")
+    def test_the_hosts_other_tables_of_calls_end_it(self) -> None:
+        for name, call in {"i386": """int pid = 20; __asm__ volatile("int $0x80" : "+a"(pid));""",
+                           "x32": "syscall(0x40000000 + SYS_getpid);"}.items():
+            with self.subTest(name):
+                self.refused(f"{call} return 7;", "was stopped:|SIGSEGV")  # of a kernel without the table
+
     def test_it_ends(self) -> None:
         self.hurry()
         self.refused("while (1);", "it does not end: it was stopped after 1 seconds")
@@ -211,6 +236,10 @@ class Sandbox(unittest.TestCase):
         os.environ["PATH"] += f":{was}"  # in a chroot, unshare and others come before bwrap
         with self.assertRaisesRegex(mkrecords.Refused, r"the sandbox cannot be made \(bwrap: No permissions.*type:  export SANDBOX=no$"):
             mkrecords.run(str(tool), str(self.elf), 65536)
+
+    def test_without_the_package_of_the_filter_nothing_runs(self) -> None:
+        with mock.patch.dict(sys.modules, {"seccomp": None}):
+            self.refused('fputs("it runs\\n", stderr); return 7;', "^python3-seccomp is not installed: type make setup$")
 
     def test_what_says_that_it_is_bubblewrap_is_not(self) -> None:
         self.refused('fputs("bwrap: No permissions to create new namespace\\n", stderr); return 1;', "^it ended with status 1$")

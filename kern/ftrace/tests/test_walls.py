@@ -1,5 +1,6 @@
 """A handed-in file is compiled within walls: the files that the compiler sees and writes, its limits, and the messages."""
 import contextlib
+import dataclasses
 import os
 import subprocess
 import sys
@@ -100,7 +101,7 @@ class Compile(unittest.TestCase):
     def test_its_time_ends(self) -> None:
         limits = compiler.LIMITS
         self.addCleanup(setattr, compiler, "LIMITS", limits)
-        compiler.LIMITS = compiler.Limits(1, 60, limits.memory, limits.file)
+        compiler.LIMITS = dataclasses.replace(limits, processor=1, seconds=60)
         self.source.write_text('__asm__(".rept 1000000\\n.rept 1000\\n.endr\\n.endr");\n')
         with self.assertRaisesRegex(compiler.Refused, "it was stopped after"):
             compiler.build([str(self.source.parent)], ["gcc", "-O2", "-c", "-o", str(self.object), str(self.source)])

@@ -14,15 +14,15 @@ import sys
 import tempfile
 
 sys.dont_write_bytecode = True  # on a full disk Python 3.11 may write half of it, which is read the next time
-from walls import Ended, Limits, Refused, printable, run  # noqa: E402
+from walls import COMPILER, Ended, Limits, Refused, printable, run  # noqa: E402
 
-LIMITS = Limits(seconds=20, patience=300, memory=1 << 30, file=16 << 20)
+LIMITS = Limits(seconds=300, processor=20, memory=1 << 30, file=16 << 20)
 MESSAGES = 1 << 20
 NO_ROOM = 1  # exit status
 TOOLCHAIN = ("/bin", "/lib", "/lib64", "/usr/bin", "/usr/include", "/usr/lib", "/usr/lib64", "/usr/libexec",
              "/usr/aarch64-linux-gnu", "/usr/riscv64-linux-gnu")
 # The driver's messages when one of its programs has reached a limit.
-STOPPED = {r"CPU time limit exceeded|Killed signal": f"it was stopped after {LIMITS.seconds} seconds",
+STOPPED = {r"CPU time limit exceeded|Killed signal": f"it was stopped after {LIMITS.processor} seconds",
            r"File size limit exceeded|[Ff]ile too (big|large)": f"what it writes is larger than {LIMITS.file >> 20} MiB",
            r"out of memory|memory exhausted|[Cc]annot allocate memory": f"it needs more than {LIMITS.memory >> 20} MiB of memory",
            r"signal terminated program": "it died of what it read"}
@@ -38,18 +38,18 @@ def within(command: list[str], seen: list[str], target: str, folder: str) -> End
     words = [*command[:at], f"{folder}/object", *command[at + 1:]]
     if "-MMD" in command:
         words += ["-MF", f"{folder}/depends", "-MT", target]
-    sees = [path for path in (*TOOLCHAIN, *map(os.path.abspath, seen)) if os.path.exists(path)]
-    return run(words, sees, LIMITS, writes=folder, processes=True)
+    sees = [*TOOLCHAIN, *map(os.path.abspath, seen)]
+    return run(words, sees, LIMITS, COMPILER, writes=[folder], at=os.getcwd())
 
 
 def say(ended: Ended) -> str:
     """Copy the compiler's messages to our standard error. Return: why it was stopped, or ''."""
-    said = ended.printed + ended.said
+    said = ended.output + ended.errors
     text = printable(said[:MESSAGES])
     sys.stderr.write(text + ("\n" if text and text[-1] != "\n" else ""))
     if len(said) > MESSAGES:
         print(f"(the compiler says {len(said)} bytes: cut after {MESSAGES})", file=sys.stderr)
-    if ended.status == 128 + 24:  # SIGXCPU: the wall-clock limit
+    if ended.over:
         return STOPPED[r"CPU time limit exceeded|Killed signal"]
     return next((why for form, why in STOPPED.items() if re.search(form, text[-4000:])), "")
 

@@ -67,16 +67,19 @@ def read_kernel(path: str) -> Offsets:
 def run(tool: str, kernel: str, size: int) -> str:
     """The tool's output, at most @size bytes. Its messages go to standard error."""
     command = [os.path.abspath(tool), os.path.abspath(kernel)]
-    ended = walls.run(command, command, walls.Limits(SECONDS, PATIENCE, MEMORY, size))
-    said = printable(ended.said[:4000])
+    limits = walls.Limits(seconds=PATIENCE, processor=SECONDS, memory=MEMORY, file=size)
+    ended = walls.run(command, command, limits, walls.PROGRAM)
+    said = printable(ended.errors[:4000])
     sys.stderr.write(said and said.rstrip("\n") + "\n")
-    if ended.status:
+    if ended.over or ended.status:
         raise Refused(ending(ended.status, size))
-    return ended.printed.decode(errors="replace")
+    return ended.output.decode(errors="replace")
 
 
-def ending(status: int, size: int) -> str:
+def ending(status: int | None, size: int) -> str:
     """Why there is no output to read. bubblewrap reports a signal as shells do, 128 and its number."""
+    if status is None:
+        status = 128 + signal.SIGXCPU
     known = {128 + signal.SIGXCPU: f"it does not end: it was stopped after {SECONDS} seconds",
              128 + signal.SIGKILL: f"it does not end: it was stopped after {SECONDS} seconds",
              128 + signal.SIGXFSZ: f"it prints more than a table of this kernel can be: it was stopped at {size} bytes",
