@@ -21,14 +21,14 @@ MISTAKES = {
     NOT_GONE: "a function was left without a return, and its users are not told so, or graph tracing ends",
     AFTER_THE_END: "users are called after a bad frame has ended graph tracing",
 }
-CHAIN = [f"rare_{letter}" for letter in "abcdef"]  # each up to rare_e calls the next one; rare_b calls rare_f
+CHAIN = ["rare_a", "rare_b", "rare_c", "rare_d", "rare_e", "rare_f"]  # each up to rare_e calls the next one; rare_b calls rare_f
 OFF = 16  # bytes by which sp is lower when rare_f returns than it was at its call
 HANDLERS = ("rare_entry", "rare_return", "rare_gone")
 # Each return, in order: the function, the place it must return to, its value, how many functions of CHAIN have not returned yet,
 # the function whose frame is the newest, and the function at whose call sp was the same ("": none).
 RETURNS = (("rare_c", "rare_home_c", 3, 2, "rare_e", "rare_c"), ("rare_f", "rare_home_f", 6, 2, "rare_f", ""), ("rare_a", "rare_home_a", 1, 0, "rare_b", "rare_a"))
 # The handlers that run until graph tracing ends. rare_d and rare_e are left; nobody is told of rare_b, which is left after the end.
-TOLD = (*(("rare_entry", f"rare_{letter}") for letter in "abcde"), ("rare_gone", "rare_e"), ("rare_gone", "rare_d"), ("rare_return", "rare_c"), ("rare_entry", "rare_f"))
+TOLD = (*(("rare_entry", name) for name in CHAIN[:-1]), ("rare_gone", "rare_e"), ("rare_gone", "rare_d"), ("rare_return", "rare_c"), ("rare_entry", "rare_f"))
 ASKED = {"rare_refused": 3, "rare_data": 10, "rare_room": 4}  # programs whose calls the checks need, and the least number of each
 MOST_DATA = 256  # bytes that a user may keep
 # The stack walks: the callback that walks, the function of the tracer that the walk must contain, how it walks, and what is then in the

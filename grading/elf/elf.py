@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING
 
 from elftools.elf.elffile import ELFFile  # type: ignore[import]
 
+from grading.elf.names import listed
 from grading.verdict import Stopped, Verdict
 from kern.ftrace.tools.kernel_elf import Elf
 from qemu.isa import ISAS, Isa
@@ -71,8 +72,12 @@ class Kernel(Elf):
         self._starts = [f.start for f in self.functions]
 
     def symbol(self, name: str) -> int:
-        """The symbol's address; 0 if this stage does not have it. A name that several symbols have is refused: a handed-in file could use it to
-        make the grader take another address."""
+        """The symbol's address; 0 if this stage does not have it. Raises LookupError if the name is not in names.py."""
+        return self.address_of(listed(name))
+
+    def address_of(self, name: str) -> int:
+        """The same of any name, which comes from this kernel, a module or a log. A name that several symbols have is refused: a handed-in file
+        could use it to make the grader take another address."""
         if name in self._several:
             raise Stopped(Verdict.FAIL, f"two symbols of this kernel are called {name}: choose another name for yours")
         return self.symbols.get(name, 0)

@@ -92,7 +92,7 @@ class Layout:
     def value(self, symbol: int, base: int, end: int) -> int:
         s = self.symbols[symbol]
         where, value = s["st_shndx"], int(s["st_value"])
-        if where == "SHN_UNDEF" and not (value := self._kernel.symbol(s.name)):
+        if where == "SHN_UNDEF" and not (value := self._kernel.address_of(s.name)):
             raise Stopped(Verdict.HARNESS, f"{self._name} needs {s.name}, which this kernel does not have")
         return self.address(where, base, end) + value if where in self.place else value
 

@@ -17,7 +17,7 @@ TRAMPOLINE = 12  # bytes of a trampoline, and of a stub
 
 def stubs(kernel: Kernel) -> list[int]:
     """The addresses of the kernel's stubs, in order, without the entries of islands."""
-    return [kernel.symbol(name) for n in range(len(kernel.symbols)) if (name := f"ftrace_stub_{n}") in kernel.symbols]
+    return [kernel.address_of(name) for n in range(len(kernel.symbols)) if (name := f"ftrace_stub_{n}") in kernel.symbols]
 
 
 @dataclass(frozen=True)

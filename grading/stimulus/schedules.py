@@ -236,7 +236,7 @@ class Player:
 
     def address(self, name: str) -> int:
         symbol, _, offset = name.partition("+")
-        return self.kernel.symbol(symbol) + int(offset or "0", 16)
+        return self.kernel.address_of(symbol) + int(offset or "0", 16)
 
     def ended_since(self, change: Change, first: int) -> Callable[[], bool]:
         """A function that says whether the change has ended; it continues to read the log where it stopped the last time."""

@@ -36,7 +36,7 @@ class Starved(unittest.TestCase):
             os.sched_setscheduler(threads(run)["CPU 1/TCG"], os.SCHED_IDLE, os.sched_param(0))
             with interleaved(run) as cpus:
                 cpus.begin("taskset -c 0 kt_ring pipe overwrite thread 2 0 2 1")
-                self.assertEqual(cpus.reach({kernel.symbol("ring_write")}), 1)
+                self.assertEqual(cpus.reach({kernel.address_of("ring_write")}), 1)
                 cpus.go(1)
 
     def test_a_cpu_that_the_host_does_not_run_may_still_come(self) -> None:

@@ -413,7 +413,7 @@ class Anywhere(unittest.TestCase):
             with self.subTest(arch=arch), self.boot(arch) as machine:
                 machine.console.wait_ready(60)
                 kernel = self.kernel(arch)
-                root = machine.machine.load_address() + kernel.symbol("_early_tables") - KERNEL_BASE
+                root = machine.machine.load_address() + kernel.address_of("_early_tables") - KERNEL_BASE
                 at = root + 8 * (kernel.text[0] >> 30 & 511)
                 for garbage in (0, 1, (1 << 64) - 1, 0x10000003, 0x10000001 << 28):
                     with machine.held() as stub, mock.patch.object(machine, "held", contextmanager(lambda: iter([stub]))):
@@ -431,7 +431,7 @@ class Anywhere(unittest.TestCase):
                 machine.console.wait_ready(60)
                 kernel, loaded = self.kernel(arch), machine.machine.load_address()
                 text = loaded, loaded + kernel.text[1] - kernel.text[0]
-                at = loaded + kernel.symbol("_early_tables") - KERNEL_BASE + 8 * 100
+                at = loaded + kernel.address_of("_early_tables") - KERNEL_BASE + 8 * 100
                 self.assertEqual(machine.writable(*text), [])
                 self.assertEqual(machine.writable(text[1], base + MIB * 16), [0], "what is no text may be written")
                 for leaf, cpus in zip(leaves, ([], [0])):

@@ -15,6 +15,7 @@ from functools import cache
 from typing import TYPE_CHECKING
 
 from grading.elf.elf import Kernel, Site
+from grading.elf.names import listed
 from grading.machine.observer import Record
 
 if TYPE_CHECKING:
@@ -85,7 +86,7 @@ def _jumps(kernel: Kernel) -> dict[int, list[tuple[int, int]]]:
 
 def calls_to(kernel: Kernel, name: str | tuple[str, ...], extent: tuple[int, int] | None = None) -> list[int]:
     """The call instructions whose target is this function, in all of text or in `extent`. A tuple has prefixes of functions' names."""
-    targets = {f.start for f in kernel.functions if (f.name == name if isinstance(name, str) else f.name.startswith(name))}
+    targets = {f.start for f in kernel.functions if (f.name == listed(name) if isinstance(name, str) else f.name.startswith(name))}
     lo, hi = extent or kernel.text
     return [a for target in targets for a, link in _jumps(kernel)[target] if link and lo <= a < hi]
 

@@ -177,7 +177,7 @@ def _unanswered(e: Evidence, name: str, question: Record) -> Finding | None:
     """A finding about the lookup during which the boot ended: it did not return, or it read outside of the table."""
     fault = last(e) if e.verdict == Verdict.PANIC else None
     if e.verdict == Verdict.TIMEOUT:
-        executed, at = e.insns[question.vcpu] - question.insns, e.kernel.symbol(e.stuck().get(question.vcpu, ""))
+        executed, at = e.insns[question.vcpu] - question.insns, e.kernel.address_of(e.stuck().get(question.vcpu, ""))
         searching = any(lo <= at < hi for lo, hi in e.kernel.code_of("kern/ftrace/core/records.c"))
         return Finding(f"{_asked(name, question)} did not return: the boot timed out {executed:,} instructions later", seq=question.seq,
                        mistake="search-without-end" if searching else "")

@@ -422,7 +422,7 @@ def _notrace(e: Evidence, finding: Finding) -> str:
 def ended(e: Evidence) -> str:
     if lock_misused(e):
         return lock_misused(e)
-    if any(lo <= e.kernel.symbol(name) < hi for name in e.stuck().values() for lo, hi in ordered_code(e.kernel)):
+    if any(lo <= e.kernel.address_of(name) < hi for name in e.stuck().values() for lo, hi in ordered_code(e.kernel)):
         return "loop-without-end"
     if back_into(e, "ftrace_caller"):
         return "return-address-lost"

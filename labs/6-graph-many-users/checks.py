@@ -269,7 +269,7 @@ def walked(e: Evidence) -> Finding | None:
     if not shown:
         return Finding("ps -s showed no thread that sleeps in sleep_ns, with its caller")
     places = {call + 4 for call in calls_to(e.kernel, "sleep_ns")}
-    found = e.kernel.symbol(shown[1]) + int(shown[2], 16)
+    found = e.kernel.address_of(shown[1]) + int(shown[2], 16)
     if found in places:
         return None
     return Finding(f"a thread sleeps in sleep_ns, whose return is patched. ps -s shows that it returns to {e.kernel.name_at(found)}, and "
