@@ -4,6 +4,9 @@ Of each submission the lines that were not handed out are compared with those of
 of its runs of RUN tokens in a row, in which every name is the same token. So neither other names nor another order of the functions hide a copy.
 What the compiler made of a submission is compared in the same way: the operations of its instructions, without registers, numbers and addresses.
 By its instructions a copy is still alike if it was rewritten with other loops and other words for the same conditions.
+
+Debian's similarity-tester compares texts in the same way, and was measured (3.0.2). sim_text counts instructions that were handed out, so
+that two starts are alike by 100 per cent. sim_c needs more than a minute for a file of 256 KiB of '-' or of '"', which a student may hand in.
 """
 
 from __future__ import annotations
