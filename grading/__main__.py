@@ -216,7 +216,7 @@ def take_copies(options: argparse.Namespace) -> None:
     shutil.rmtree(copies, ignore_errors=True)
     for arch in options.arch:
         shared, into = options.kernels / arch, copies / arch
-        folder = shared / options.variant
+        folder = (shared / options.variant / KERNEL_FILES[0]).resolve().parent  # without a variant it is a link to that of a kernel
         if not (folder / KERNEL_FILES[0]).exists():
             raise Refused(f"{Verdict.BUILD.value}: there is no kernel for {arch}; type make")
         into.mkdir(parents=True)

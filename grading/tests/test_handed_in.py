@@ -234,6 +234,19 @@ class Copies(unittest.TestCase):
                 self.assertEqual((at / "lab4", [at / "lab4/kern/fs/file.o"]), handed_in.linked(copy))
                 options.kernels = tree / "build"
 
+    def test_recordmcount_is_copied_with_a_kernel_that_a_link_names(self) -> None:
+        """A class's grade names no variant: build/ARCH/callsite.elf is a link to the kernel that was built last, and recordmcount has none."""
+        with tempfile.TemporaryDirectory() as folder:
+            at = Path(folder).resolve() / "build/riscv64"
+            (at / "lab2-staff1").mkdir(parents=True)
+            for name in ("callsite.elf", "Image", "recordmcount"):
+                (at / "lab2-staff1" / name).write_text(name)
+            for name in ("callsite.elf", "Image"):
+                (at / name).symlink_to(f"lab2-staff1/{name}")
+            options = argparse.Namespace(out=Path(folder, "out"), kernels=at.parent, variant="", arch=["riscv64"])
+            program.take_copies(options)
+            self.assertEqual({"callsite.elf", "Image", "recordmcount", handed_in.TREE}, {path.name for path in (options.kernels / "riscv64").iterdir()})
+
 
 if __name__ == "__main__":
     unittest.main()
