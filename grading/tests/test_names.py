@@ -1,4 +1,5 @@
-"""The list of the kernel's names on which the grader relies: nothing is missing there, nothing is too much, and the build looks for each."""
+"""The list of the kernel's names on which the grader relies: none is missing, none is too much, and
+the build looks for each."""
 
 from __future__ import annotations
 
@@ -17,8 +18,14 @@ from kern.ftrace.tools.kernel_elf import Elf
 from qemu.machine import ARCHES, LAST_LAB, ROOT
 
 LABS = range(1, LAST_LAB + 1)
-GRADER = [*(file for file in sorted(ROOT.glob("grading/*/*.py")) if file.parent.name != "tests" and file.name != "names.py"),
-          *sorted(ROOT.glob("labs/*/checks.py"))]
+GRADER = [
+    *(
+        file
+        for file in sorted(ROOT.glob("grading/*/*.py"))
+        if file.parent.name != "tests" and file.name != "names.py"
+    ),
+    *sorted(ROOT.glob("labs/*/checks.py")),
+]
 
 
 def strings(text: str) -> Iterator[tuple[int, str]]:
@@ -28,8 +35,13 @@ def strings(text: str) -> Iterator[tuple[int, str]]:
 
 
 def unlisted(text: str, symbols: set[str]) -> list[tuple[int, str]]:
-    """The strings that are symbols of a kernel and not listed. A word without _ is not taken for a symbol: the reader refuses it."""
-    return [(line, string) for line, string in strings(text) if "_" in string and string in symbols - names.LISTED]
+    """The strings that are symbols of a kernel and not listed. A word without _ may be no symbol:
+    the reader refuses it."""
+    return [
+        (line, string)
+        for line, string in strings(text)
+        if "_" in string and string in symbols - names.LISTED
+    ]
 
 
 class List(unittest.TestCase):
@@ -37,16 +49,31 @@ class List(unittest.TestCase):
         return ROOT / f"build/{arch}/lab{lab}/callsite.elf"
 
     def test_each_string_that_is_a_kernels_symbol_is_listed(self) -> None:
-        symbols = {symbol.name for lab in LABS for arch in ARCHES for symbol in Elf(self.elf(arch, lab)).table
-                   if symbol.kind != "STT_SECTION"}
-        self.assertEqual([(3, "sched_tick")], unlisted('"ring buffer"\n"rare_a"\n"sched_tick"\n', symbols))
+        symbols = {
+            symbol.name
+            for lab in LABS
+            for arch in ARCHES
+            for symbol in Elf(self.elf(arch, lab)).table
+            if symbol.kind != "STT_SECTION"
+        }
+        self.assertEqual(
+            [(3, "sched_tick")], unlisted('"ring buffer"\n"rare_a"\n"sched_tick"\n', symbols)
+        )
         for file in GRADER:
-            self.assertEqual([], unlisted(file.read_text(), symbols), f"{file}: add them to grading/elf/names.py")
+            self.assertEqual(
+                [], unlisted(file.read_text(), symbols), f"{file}: add them to grading/elf/names.py"
+            )
 
     def test_the_reader_finds_no_other_name(self) -> None:
         kernel = Kernel(self.elf("riscv64"), "riscv64")
         self.assertTrue(kernel.address_of("sched_tick"))
-        for looks in (kernel.symbol, kernel.extent, kernel.exits, lambda name: returns.calls_to(kernel, name), lambda name: returns.ends(kernel, name)):
+        for looks in (
+            kernel.symbol,
+            kernel.extent,
+            kernel.exits,
+            lambda name: returns.calls_to(kernel, name),
+            lambda name: returns.ends(kernel, name),
+        ):
             with self.assertRaisesRegex(LookupError, "^sched_tick is not in grading/elf/names.py"):
                 looks("sched_tick")
         self.assertTrue(kernel.symbol("ftrace_call"))
@@ -58,20 +85,48 @@ class List(unittest.TestCase):
     def test_a_renamed_function_is_an_error_of_the_build(self) -> None:
         for arch in ARCHES:
             with self.subTest(arch), tempfile.TemporaryDirectory() as folder:
+
                 def look(*changes: str) -> subprocess.CompletedProcess[str]:
                     new = Path(folder, "callsite.elf.new")
-                    subprocess.run([f"{Kernel(self.elf(arch), arch).isa.cross}objcopy", *changes, self.elf(arch), new], check=True)
-                    return subprocess.run([sys.executable, "-m", "grading.elf.names", arch, str(LAST_LAB), str(new)], cwd=ROOT,
-                                          capture_output=True, text=True, check=False)
+                    subprocess.run(
+                        [
+                            f"{Kernel(self.elf(arch), arch).isa.cross}objcopy",
+                            *changes,
+                            self.elf(arch),
+                            new,
+                        ],
+                        check=True,
+                    )
+                    return subprocess.run(
+                        [sys.executable, "-m", "grading.elf.names", arch, str(LAST_LAB), str(new)],
+                        cwd=ROOT,
+                        capture_output=True,
+                        text=True,
+                        check=False,
+                    )
 
                 done = look()
                 self.assertEqual((0, ""), (done.returncode, done.stderr))
-                done = look("--redefine-sym", "kprobe_buckets=buckets", "--redefine-sym", "rare_left=rare_gone")
+                done = look(
+                    "--redefine-sym",
+                    "kprobe_buckets=buckets",
+                    "--redefine-sym",
+                    "rare_left=rare_gone",
+                )
                 self.assertEqual(1, done.returncode)
                 self.assertEqual(3, len(done.stderr.splitlines()), done.stderr)
-                self.assertIn("looks for kprobe_buckets (labs/8-probes/checks.py), and this kernel has none: was it renamed", done.stderr)
-                self.assertRegex(done.stderr, r"looks for rare_left \(grading/checks/rare.py, .*and this kernel has none")
-                self.assertRegex(done.stderr, r"looks for rare_gone \(.*and this kernel has 2 of this name")
+                self.assertIn(
+                    "looks for kprobe_buckets (labs/8-probes/checks.py), and this kernel has none: "
+                    "was it renamed",
+                    done.stderr,
+                )
+                self.assertRegex(
+                    done.stderr,
+                    r"looks for rare_left \(grading/checks/rare.py, .*and this kernel has none",
+                )
+                self.assertRegex(
+                    done.stderr, r"looks for rare_gone \(.*and this kernel has 2 of this name"
+                )
 
 
 if __name__ == "__main__":
