@@ -110,35 +110,37 @@ class _Search(Generic[AnyExecuted, AnyEvent]):
         return (following.thread != mine.thread or following.level <= mine.level or self.executed[at].seq >= self.executed[waits].done
                 or before.thread != following.thread or following.trap != before.trap)
 
-    def _next(self, s: _State) -> Iterator[Matched]:
+    def _next(self, state: _State) -> Iterator[Matched]:
         """The states that may follow, the most likely last."""
-        at, executed = s.at, self.executed
+        at, executed = state.at, self.executed
         # Otherwise a context would continue while one of its events is not printed yet.
-        free = at < len(executed) and all(executed[i].done > executed[at].seq for i in s.pending)
-        if free and at < self.first and not s.number:  # it was executed before tracing was on
-            yield _State(at + 1, 0, s.pending), None
+        free = at < len(executed) and all(
+            executed[i].done > executed[at].seq for i in state.pending
+        )
+        if free and at < self.first and not state.number:  # it was executed before tracing was on
+            yield _State(at + 1, 0, state.pending), None
         if free and at + 1 < len(executed) and executed[at + 1].seq < executed[at].done:
-            yield _State(at + 1, s.number, (*s.pending, at), s.pairs), None
-        if free and self._fits(at, s.number):
-            yield _State(at + 1, s.number + 1, s.pending, s.pairs + 1), at
-        for i in s.pending:
-            if self._fits(i, s.number) and self._over(at, i):
-                yield _State(at, s.number + 1, tuple(p for p in s.pending if p != i), s.pairs + 1), i
+            yield _State(at + 1, state.number, (*state.pending, at), state.pairs), None
+        if free and self._fits(at, state.number):
+            yield _State(at + 1, state.number + 1, state.pending, state.pairs + 1), at
+        for i in state.pending:
+            if self._fits(i, state.number) and self._over(at, i):
+                yield _State(at, state.number + 1, tuple(p for p in state.pending if p != i), state.pairs + 1), i
 
-    def _take(self, s: _State, matched: int | None) -> None:
-        keep = s.pairs - (matched is not None)
+    def _take(self, state: _State, matched: int | None) -> None:
+        keep = state.pairs - (matched is not None)
         if keep < len(self.pairs):
             del self.pairs[keep:]
             self._thread_of = {who: known for who, known in self._thread_of.items() if known[1] < keep}
         if matched is not None:
-            ran, event = self.executed[matched], self.printed[s.number - 1]
+            ran, event = self.executed[matched], self.printed[state.number - 1]
             self._thread_of.setdefault(event.task, (ran.call.thread, keep))
             self.pairs.append((ran, event))
 
-    def _missing(self, s: _State) -> int | None:
+    def _missing(self, state: _State) -> int | None:
         """The first call whose event is missing, when all printed events were matched."""
-        left = [i for i in s.pending if self.needed(self.executed[i])]
-        left += [i for i in range(s.at, self.needed_end) if self.needed(self.executed[i])][:1]
+        left = [i for i in state.pending if self.needed(self.executed[i])]
+        left += [i for i in range(state.at, self.needed_end) if self.needed(self.executed[i])][:1]
         return min(left, default=None)
 
     def run(self, begin: int) -> bool:
@@ -161,11 +163,11 @@ class _Search(Generic[AnyExecuted, AnyEvent]):
             choices += follow
         return False
 
-    def _meant(self, s: _State) -> int:
+    def _meant(self, state: _State) -> int:
         """The executed call to which the event probably belongs: one with its name, else the newest pending one."""
-        waiting = [*s.pending[::-1], *([s.at] if s.at < len(self.executed) else [])]
-        name = self.printed[s.number].func
-        return next((at for at in waiting if self.executed[at].call.name == name), waiting[0] if waiting else s.at)
+        waiting = [*state.pending[::-1], *([state.at] if state.at < len(self.executed) else [])]
+        name = self.printed[state.number].func
+        return next((at for at in waiting if self.executed[at].call.name == name), waiting[0] if waiting else state.at)
 
     def parted(self, cpu: int) -> Divergence:
         s, executed, printed = self.furthest, self.executed, self.printed

@@ -43,11 +43,11 @@ def unlike(name: str, got: list[str], want: list[str]) -> Finding | None:
     return None if got == want else Finding(f"{name}: call {at} that is printed is not the one that follows from the seed", side_by_side(got, want, at), ("printed", "expected"))
 
 
-def _printed(e: Evidence, phase: Phase, parents: bool) -> Finding | None:
+def _printed(evidence: Evidence, phase: Phase, parents: bool) -> Finding | None:
     if found := whole(phase.name, phase.trace):
         return found
     assert phase.filter
-    printed, expected = _contexts(phase), e.expected(phase).contexts
+    printed, expected = _contexts(phase), evidence.expected(phase).contexts
     for name in dict.fromkeys([*expected, *printed]):
         want = [c.function + f" <-{c.caller}" * parents for c in expected.get(name, []) if c.function in phase.filter.names]
         got = [event.func + f" <-{event.parent}" * parents for event in printed.get(name, [])]
@@ -56,21 +56,21 @@ def _printed(e: Evidence, phase: Phase, parents: bool) -> Finding | None:
     return None
 
 
-def printed_as_expected(e: Evidence) -> Finding | None:
+def printed_as_expected(evidence: Evidence) -> Finding | None:
     """In each context the calls that the seed asks for are printed, in order, and no others of the workload."""
-    return first_of(_printed(e, phase, False) for phase in e.on()) if e.on() else Finding("nothing was traced")
+    return first_of(_printed(evidence, phase, False) for phase in evidence.on()) if evidence.on() else Finding("nothing was traced")
 
 
-def parents_as_expected(e: Evidence) -> Finding | None:
+def parents_as_expected(evidence: Evidence) -> Finding | None:
     """The same, with the right callers."""
-    return first_of(_printed(e, phase, True) for phase in e.on()) if e.on() else Finding("nothing was traced")
+    return first_of(_printed(evidence, phase, True) for phase in evidence.on()) if evidence.on() else Finding("nothing was traced")
 
 
 # ---- modules ----------------------------------------------------------------------------------
 
-def runs_printed(e: Evidence) -> Finding | None:
+def runs_printed(evidence: Evidence) -> Finding | None:
     """The calls of each run of a module's functions are printed, in order, and no others."""
-    return first_of(_runs(visit) for visit in e.visits) if e.visits else Finding("no calls were made in modules")
+    return first_of(_runs(visit) for visit in evidence.visits) if evidence.visits else Finding("no calls were made in modules")
 
 
 def _runs(visit: Visit) -> Finding | None:
@@ -106,49 +106,49 @@ def _nearest(printed: list[list[str]], want: list[str]) -> list[str]:
 NOT_COMPARED = re.compile(r"\+0x[0-9a-f]+/0x[0-9a-f]+(?= <-)|/0x[0-9a-f]+(?=\))")  # where a return goes to in the caller; the function's size
 
 
-def probes_printed(e: Evidence) -> Finding | None:
+def probes_printed(evidence: Evidence) -> Finding | None:
     """In each context each hit of a probe in a function is printed, and the hits are counted."""
-    return _hits(e, AT) or _counted(e)
+    return _hits(evidence, AT) or _counted(evidence)
 
 
-def returns_printed(e: Evidence) -> Finding | None:
+def returns_printed(evidence: Evidence) -> Finding | None:
     """In each context each return of a probed leaf is printed, with its caller and its value."""
-    return _hits(e, BACK)
+    return _hits(evidence, BACK)
 
 
-def _hits(e: Evidence, kind: str) -> Finding | None:
-    phase = _probed(e)
+def _hits(evidence: Evidence, kind: str) -> Finding | None:
+    phase = _probed(evidence)
     if not phase or (found := whole(phase.name, phase.trace)):
         return found if phase else Finding("no workload ran with probes")
-    printed, expected = _contexts(phase), e.expected(phase).contexts
+    printed, expected = _contexts(phase), evidence.expected(phase).contexts
     for name in dict.fromkeys([*expected, *printed]):
-        want = [text for call in expected.get(name, []) for text in _of_call(e, call) if text.startswith(kind)]
+        want = [text for call in expected.get(name, []) for text in _of_call(evidence, call) if text.startswith(kind)]
         got = [f"{event.func}: {NOT_COMPARED.sub('', event.parent)}" for event in printed.get(name, []) if event.func.startswith(kind)]
         if found := unlike(f"{phase.name}, {name}", got, want):
             return found
     return None
 
 
-def _probed(e: Evidence) -> Phase | None:
-    return next((phase for phase in e.phases if phase.name == PROBES), None)
+def _probed(evidence: Evidence) -> Phase | None:
+    return next((phase for phase in evidence.phases if phase.name == PROBES), None)
 
 
-def _of_call(e: Evidence, call: workload.ExpectedCall) -> Iterator[str]:
+def _of_call(evidence: Evidence, call: workload.ExpectedCall) -> Iterator[str]:
     """The events of one call, as they are printed without what NOT_COMPARED matches."""
-    for n, address in enumerate(e.probed):
-        start, end = e.kernel.extent(call.function)
+    for n, address in enumerate(evidence.probed):
+        start, end = evidence.kernel.extent(call.function)
         if start <= address < end:
-            yield f"{AT}{n}: ({e.kernel.name_at(address)})"
-    if call.function in e.returning:
-        yield f"{BACK}{e.returning.index(call.function)}: ({call.caller} <- {call.function}) arg1={workload.returned(call):#x}"
+            yield f"{AT}{n}: ({evidence.kernel.name_at(address)})"
+    if call.function in evidence.returning:
+        yield f"{BACK}{evidence.returning.index(call.function)}: ({call.caller} <- {call.function}) arg1={workload.returned(call):#x}"
 
 
-def _counted(e: Evidence) -> Finding | None:
-    phase = _probed(e)
+def _counted(evidence: Evidence) -> Finding | None:
+    phase = _probed(evidence)
     assert phase
-    wanted = Counter(text.partition(":")[0] for calls in e.expected(phase).contexts.values() for call in calls for text in _of_call(e, call))
-    counts = {words[0]: words[1:] for line in e.files.get(PROFILE, "").splitlines() if len(words := line.split()) == 3}
-    wrong = [name for n in range(len(e.probed)) if counts.get(name := f"{AT}{n}") != [str(wanted[name]), "0"]]
+    wanted = Counter(text.partition(":")[0] for calls in evidence.expected(phase).contexts.values() for call in calls for text in _of_call(evidence, call))
+    counts = {words[0]: words[1:] for line in evidence.files.get(PROFILE, "").splitlines() if len(words := line.split()) == 3}
+    wrong = [name for n in range(len(evidence.probed)) if counts.get(name := f"{AT}{n}") != [str(wanted[name]), "0"]]
     return Finding(f"{PROFILE}: the probe {wrong[0]} must have {wanted[wrong[0]]} hits, none of them missed; it has {' and '.join(counts.get(wrong[0], ['none']))}") if wrong else None
 
 
@@ -182,15 +182,19 @@ def _interrupted(printed: list[Entry], thread: list[Entry], interrupt: list[Entr
     return False
 
 
-def _nested(e: Evidence, phase: Phase, user: User) -> Finding | None:
+def _nested(evidence: Evidence, phase: Phase, user: User) -> Finding | None:
     where = phase.name + (f", {user.directory}trace" if user.directory else "")
     if user.trace.lost:
         return Finding(f"{where}: {user.trace.lost} events were lost in a buffer that has room for all")
-    expected, names, ends = e.expected(phase).contexts, user.filter.names, ("wl_begin", "wl_end")
+    expected, names, ends = (
+        evidence.expected(phase).contexts,
+        user.filter.names,
+        ("wl_begin", "wl_end"),
+    )
     began = [event.func for event in user.trace.events if event.kind == ENTRY and event.func in ends]
     if began != [call.function for call in expected["main"] if call.function in names]:
         return Finding(f"{where}: the entries of {' and '.join(ends)} that are printed are {', '.join(began) or 'none'}")
-    for cpu in range(e.smp):
+    for cpu in range(evidence.smp):
         events = [event for event in user.trace.events if event.cpu == cpu and event.func in workload.FUNCTIONS]
         printed = [(event.func, event.depth) for event in events if event.kind == ENTRY and event.func not in ends]
         assert phase.filter
@@ -215,15 +219,15 @@ def _nested(e: Evidence, phase: Phase, user: User) -> Finding | None:
     return None
 
 
-def nested_as_expected(e: Evidence) -> Finding | None:
+def nested_as_expected(evidence: Evidence) -> Finding | None:
     """On each CPU, for each user, the entries that the seed asks for are printed, in order and at their depth, each with its return."""
-    return first_of(_nested(e, phase, user) for phase in e.on() for user in phase.users) if e.on() else Finding("nothing was traced")
+    return first_of(_nested(evidence, phase, user) for phase in evidence.on() for user in phase.users) if evidence.on() else Finding("nothing was traced")
 
 
-def _traces(e: Evidence) -> Finding | None:
+def _traces(evidence: Evidence) -> Finding | None:
     """A kernel that boots and traces nothing has no points."""
-    events = [len(trace.events) for trace in (*(phase.trace for phase in e.phases), *(visit.trace for visit in e.visits)) if trace]
-    events += [len(user.trace.events) for phase in e.on() for user in phase.users]
+    events = [len(trace.events) for trace in (*(phase.trace for phase in evidence.phases), *(visit.trace for visit in evidence.visits)) if trace]
+    events += [len(user.trace.events) for phase in evidence.on() for user in phase.users]
     return None if events and all(events) else Finding("no event is printed")
 
 
@@ -236,28 +240,29 @@ def _crcs(text: bytes) -> list[str]:
     return [f"{zlib.crc32(text[at:at + BLOCK]):08x}" for at in range(0, len(text), BLOCK)]
 
 
-def _other_text(e: Evidence, when: str, *allowed: bytes) -> Finding | None:
+def _other_text(evidence: Evidence, when: str, *allowed: bytes) -> Finding | None:
     """A finding if a block of text has none of these contents. The tracer's call in ftrace_call and the slots of probes may change."""
-    printed, known = e.files.get(when, "").split(), list(zip(*map(_crcs, allowed)))
+    printed, known = evidence.files.get(when, "").split(), list(zip(*map(_crcs, allowed)))
     if len(printed) != len(known):
-        return Finding(f"{when}: it has {len(printed)} KiB, and must have {len(known)}: is this the kernel of {e.kernel.path}? Write it to the card again")
-    may = (e.kernel.symbol("ftrace_call"), *(slots(e.kernel) if e.kernel.symbol("kprobe_slots") else ()))
-    changes = {(address - e.kernel.text[0]) // BLOCK for address in may}
+        return Finding(f"{when}: it has {len(printed)} KiB, and must have {len(known)}: is this the kernel of {evidence.kernel.path}? Write it to the card again")
+    may = (evidence.kernel.symbol("ftrace_call"), *(slots(evidence.kernel) if evidence.kernel.symbol("kprobe_slots") else ()))
+    changes = {(address - evidence.kernel.text[0]) // BLOCK for address in may}
     wrong = [n for n, (crc, right) in enumerate(zip(printed, known)) if crc not in right and n not in changes]
-    return Finding(f"{when}: {len(wrong)} of {len(known)} KiB are not as they must be, first the one at {e.kernel.name_at(e.kernel.text[0] + wrong[0] * BLOCK)}. "
-                   f"If the machine does not run the kernel of {e.kernel.path}, write it to the card again") if wrong else None
+    return Finding(f"{when}: {len(wrong)} of {len(known)} KiB are not as they must be, first the one at {evidence.kernel.name_at(evidence.kernel.text[0] + wrong[0] * BLOCK)}. "
+                   f"If the machine does not run the kernel of {evidence.kernel.path}, write it to "
+                   "the card again") if wrong else None
 
 
-def _this_kernel(e: Evidence) -> Finding | None:
-    return _other_text(e, AT_BOOT, e.kernel.text_bytes(), e.rest_text)
+def _this_kernel(evidence: Evidence) -> Finding | None:
+    return _other_text(evidence, AT_BOOT, evidence.kernel.text_bytes(), evidence.rest_text)
 
 
-def at_rest_after_boot(e: Evidence) -> Finding | None:
-    return _traces(e) or _other_text(e, AT_BOOT, e.rest_text)
+def at_rest_after_boot(evidence: Evidence) -> Finding | None:
+    return _traces(evidence) or _other_text(evidence, AT_BOOT, evidence.rest_text)
 
 
-def at_rest_at_end(e: Evidence) -> Finding | None:
-    return _traces(e) or _other_text(e, AT_END, e.rest_text)
+def at_rest_at_end(evidence: Evidence) -> Finding | None:
+    return _traces(evidence) or _other_text(evidence, AT_END, evidence.rest_text)
 
 
 lives_and_traces = all_of(lives, _this_kernel, _traces)

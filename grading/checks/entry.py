@@ -16,20 +16,20 @@ MASK = (1 << 64) - 1
 STUBS = 32  # FTRACE_OPS_MAX
 
 
-def _regs(r: Record) -> tuple[int, ...]:
+def _regs(record: Record) -> tuple[int, ...]:
     """struct ftrace_regs as the callback found it. In the record it comes after four frame records."""
-    return r.more[8:]
+    return record.more[8:]
 
 
 @once
-def _calls(e: Evidence) -> list[Call]:
-    return [call for call in e.truth.calls if call.callbacks]
+def _calls(evidence: Evidence) -> list[Call]:
+    return [call for call in evidence.truth.calls if call.callbacks]
 
 
 @once
-def entry_calls(e: Evidence) -> dict[str, Call]:
+def entry_calls(evidence: Evidence) -> dict[str, Call]:
     """The three calls of entry_traced: "seen", with an op that changes nothing; "changed", with one that changes every argument and link; "skipped", with two ops of which the first makes it return at once."""
-    by = {name: [call for call in _calls(e) if call.name == "entry_traced" and call.callbacks[0].addr == e.kernel.symbol(name)]
+    by = {name: [call for call in _calls(evidence) if call.name == "entry_traced" and call.callbacks[0].addr == evidence.kernel.symbol(name)]
           for name in ("entry_tracer", "entry_skipper")}
     looked = dict(zip(("seen", "changed"), by["entry_tracer"])) if len(by["entry_tracer"]) == 2 else {}
     return {**looked, **dict(zip(("skipped",), by["entry_skipper"]))}
@@ -37,81 +37,85 @@ def entry_calls(e: Evidence) -> dict[str, Call]:
 
 # ---- what the callback is given ----------------------------------------------------------------
 
-def registers_seen(e: Evidence) -> Finding | None:
+def registers_seen(evidence: Evidence) -> Finding | None:
     """The callback sees the registers of the call."""
-    for call in _calls(e):
-        wrong = _seen_wrong(e, call, call.callbacks[0])
+    for call in _calls(evidence):
+        wrong = _seen_wrong(evidence, call, call.callbacks[0])
         if wrong:
             return Finding(f"{call.name} was traced, and the callback's {wrong[0]}", seq=call.callbacks[0].seq, mistake=wrong[1])
-    return None if _calls(e) else Finding("no call site reached a callback")
+    return None if _calls(evidence) else Finding("no call site reached a callback")
 
 
-def handler_arguments(e: Evidence) -> Finding | None:
+def handler_arguments(evidence: Evidence) -> Finding | None:
     """Labs 5 and 6: an entry handler sees the registers of the call, a return handler sees the return value."""
-    entries = {e.kernel.symbol(n) for n in (HANDS[0], HANDLERS[0])}
-    for call in e.truth.calls:
+    entries = {evidence.kernel.symbol(n) for n in (HANDS[0], HANDLERS[0])}
+    for call in evidence.truth.calls:
         for r in call.callbacks:
-            wrong = _seen_wrong(e, call, r) if r.addr in entries else None
+            wrong = _seen_wrong(evidence, call, r) if r.addr in entries else None
             if wrong:
                 return Finding(f"{call.name} was traced, and its entry handler's {wrong[0]}", seq=r.seq)
-    for span in e.truth.returns.spans:
+    for span in evidence.truth.returns.spans:
         for r in span.leaving.user_handlers if span.leaving else ():
             if span.leaving and _regs(r)[0] != span.leaving.left.v[1]:
                 return Finding(f"{span.name} returned {span.leaving.left.v[1]:#x}, and its return handler's regs->arg[0] was {_regs(r)[0]:#x}", seq=r.seq)
     return None
 
 
-def _seen_wrong(e: Evidence, call: Call, r: Record) -> tuple[str, str] | None:
-    regs = _regs(r)
-    sp, pc, fp, link = (regs[at] for at in e.isa.regs)
+def _seen_wrong(evidence: Evidence, call: Call, record: Record) -> tuple[str, str] | None:
+    regs = _regs(record)
+    sp, pc, fp, link = (regs[at] for at in evidence.isa.regs)
     if sp != call.sp:
         return f"regs->sp was {sp:#x}, and not {call.sp:#x}, the sp at the call site: arguments on the stack are found from there", "sp-inside-the-frame"
     if pc != call.site.address + 4:
-        return f"regs->pc was {where(e, pc)}, and not {where(e, call.site.address + 4)}, the address after the call site", ""
+        return f"regs->pc was {where(evidence, pc)}, and not {where(evidence, call.site.address + 4)}, the address after the call site", ""
     if fp != call.fp:
         return f"regs->fp was {fp:#x}, and not {call.fp:#x}, the caller's frame pointer", "sp-inside-the-frame" if fp == call.sp else ""
     if link != call.parent:
-        return f"regs->link was {where(e, link)}, and not {where(e, call.parent)}, the function's return address", ""
-    return _argument_wrong(e, call, regs)
+        return f"regs->link was {where(evidence, link)}, and not {where(evidence, call.parent)}, the function's return address", ""
+    return _argument_wrong(evidence, call, regs)
 
 
-def _argument_wrong(e: Evidence, call: Call, regs: tuple[int, ...]) -> tuple[str, str] | None:
+def _argument_wrong(
+    evidence: Evidence, call: Call, regs: tuple[int, ...]
+) -> tuple[str, str] | None:
     """A register that no callback changed has the same value in regs and in the function."""
     if not call.landed or regs[:len(call.arguments)] == call.arguments:
         return None
     for n, value in enumerate(call.arguments):
-        unchanged = not call.landed.v[0] >> e.isa.arguments[n] & 1
+        unchanged = not call.landed.v[0] >> evidence.isa.arguments[n] & 1
         if unchanged and len(call.callbacks) == 1 and regs[n] != value:
             return f"regs->arg[{n}] was {regs[n]:#x}, and the caller had passed {value:#x}", ""
     return None
 
 
-def callers_seen(e: Evidence) -> Finding | None:
+def callers_seen(evidence: Evidence) -> Finding | None:
     """The callback sees the right ip and parent_ip, and a stack that can be walked."""
-    for call in _calls(e):
+    for call in _calls(evidence):
         for r in call.callbacks:
-            wrong = _caller_wrong(e, call, r)
+            wrong = _caller_wrong(evidence, call, r)
             if wrong:
                 return Finding(f"{call.name} was traced, and the callback's {wrong[0]}", seq=r.seq, mistake=wrong[1])
-    return lone_callbacks(e) or (None if _calls(e) else Finding("no call site reached a callback"))
+    return lone_callbacks(evidence) or (
+        None if _calls(evidence) else Finding("no call site reached a callback")
+    )
 
 
-def _caller_wrong(e: Evidence, call: Call, r: Record) -> tuple[str, str] | None:
-    ip, parent, _, _ = r.v
+def _caller_wrong(evidence: Evidence, call: Call, record: Record) -> tuple[str, str] | None:
+    ip, parent, _, _ = record.v
     if ip != call.site.address:
-        return (f"ip was {where(e, ip)}, and not {where(e, call.site.address)}, the address of the word that is toggled",
+        return (f"ip was {where(evidence, ip)}, and not {where(evidence, call.site.address)}, the address of the word that is toggled",
                 "ip-off-by-one-instruction")
     if parent != call.parent:
-        return f"parent_ip was {where(e, parent)}, and not {where(e, call.parent)}, the function's return address", ""
-    if r is not call.callbacks[0]:
+        return f"parent_ip was {where(evidence, parent)}, and not {where(evidence, call.parent)}, the function's return address", ""
+    if record is not call.callbacks[0]:
         return None  # the records lie in struct ftrace_regs: an op before may have changed pc and link
-    records = [(r.more[at], r.more[at + 1]) for at in range(0, 8, 2)]  # the caller's frame pointer, the return address
+    records = [(record.more[at], record.more[at + 1]) for at in range(0, 8, 2)]  # the caller's frame pointer, the return address
     at = next((i for i, (_, home) in enumerate(records) if home == call.site.address + 4), None)
     if at is None:
         return "frame records do not include the traced function's: a stack walk does not find the function", "one-frame-record"
     if at + 1 < len(records) and records[at + 1] != (call.fp, call.parent):
-        seen = _regs(r)[e.isa.regs[0]]
-        below_fp = e.isa.frame_record[0] < 0  # then a wrong sp makes a wrong frame record
+        seen = _regs(record)[evidence.isa.regs[0]]
+        below_fp = evidence.isa.frame_record[0] < 0  # then a wrong sp makes a wrong frame record
         return ("frame records do not include that of the function's caller: a stack walk does not find the caller",
                 "sp-inside-the-frame" if below_fp and seen != call.sp else "one-frame-record")
     return None
@@ -119,29 +123,29 @@ def _caller_wrong(e: Evidence, call: Call, r: Record) -> tuple[str, str] | None:
 
 # ---- what the function finds --------------------------------------------------------------------
 
-def registers_found(e: Evidence) -> Finding | None:
+def registers_found(evidence: Evidence) -> Finding | None:
     """A traced function finds every register as its caller left it, and continues after its site. Other rungs judge what ops change."""
-    if e.truth.below:
-        return below_sp(e)
-    for phase in e.on():
-        for call in e.calls(phase):
-            finding = kept(e, call) or went_on(e, call)
+    if evidence.truth.below:
+        return below_sp(evidence)
+    for phase in evidence.on():
+        for call in evidence.calls(phase):
+            finding = kept(evidence, call) or went_on(evidence, call)
             if finding:
                 return finding
-    for trial in e.trials:
-        for call in e.calls(trial):
-            finding = kept(e, call, sum(1 << n for n in e.isa.arguments) if trial.of(call.name, "add") else 0)
+    for trial in evidence.trials:
+        for call in evidence.calls(trial):
+            finding = kept(evidence, call, sum(1 << n for n in evidence.isa.arguments) if trial.of(call.name, "add") else 0)
             if finding:
                 return finding
-    if not any(call.landed for call in e.truth.calls if call.name == "entry_traced"):
+    if not any(call.landed for call in evidence.truth.calls if call.name == "entry_traced"):
         return Finding("entry_traced was traced and called with a pattern in every register, and its body did not run")
-    seen = entry_calls(e).get("seen")
-    return kept(e, seen) if seen else None
+    seen = entry_calls(evidence).get("seen")
+    return kept(evidence, seen) if seen else None
 
 
-def registers_changed(e: Evidence) -> Finding | None:
+def registers_changed(evidence: Evidence) -> Finding | None:
     """A traced function finds the registers that a callback changed with their new values."""
-    call = entry_calls(e).get("changed")
+    call = entry_calls(evidence).get("changed")
     if not call or not call.landed:
         return Finding("entry_traced was called with a pattern in every register and with an op that changes registers, and its body did not run")
     said = "entry_traced was called with a pattern in every register; the callback changed every regs->arg and regs->link. The function "
@@ -150,24 +154,27 @@ def registers_changed(e: Evidence) -> Finding | None:
         if value != ~regs[n] & MASK:
             return Finding(f"{said}found {value:#x} as argument {n}, and not {~regs[n] & MASK:#x}", seq=call.seq,
                            mistake="change-not-loaded-back" if value >> 32 == PATTERN else "argument-clobbered")
-    if call.landed.v[2] != e.kernel.symbol("entry_elsewhere"):
-        return Finding(f"{said}would return to {where(e, call.landed.v[2])}, and not to the changed link", seq=call.seq,
+    if call.landed.v[2] != evidence.kernel.symbol("entry_elsewhere"):
+        return Finding(f"{said}would return to {where(evidence, call.landed.v[2])}, and not to the "
+                       "changed link", seq=call.seq,
                        mistake="change-not-loaded-back" if call.landed.v[2] == call.parent else "return-address-lost")
-    wrong = e.lost(call, 1 << e.isa.link | sum(1 << n for n in e.isa.arguments[:8]))
-    return Finding(f"{said}did not find {e.isa.names[wrong[0]]} as its caller had left it", seq=call.seq,
-                   mistake=mistake_of(e.isa, wrong[0])) if wrong else None
+    wrong = evidence.lost(
+        call, 1 << evidence.isa.link | sum(1 << n for n in evidence.isa.arguments[:8])
+    )
+    return Finding(f"{said}did not find {evidence.isa.names[wrong[0]]} as its caller had left it", seq=call.seq,
+                   mistake=mistake_of(evidence.isa, wrong[0])) if wrong else None
 
 
 # ---- what several ops do together --------------------------------------------------------------
 
-def while_published(e: Evidence) -> list[Call]:
+def while_published(evidence: Evidence) -> list[Call]:
     """The traced calls of text_alias_close, which a batch calls at its end: by then the sites are written."""
-    return [call for call in e.truth.calls if call.name == "text_alias_close" and call.word != call.site.rest]
+    return [call for call in evidence.truth.calls if call.name == "text_alias_close" and call.word != call.site.rest]
 
 
-def ready_before_sites(e: Evidence) -> Finding | None:
+def ready_before_sites(evidence: Evidence) -> Finding | None:
     """An op is published before a site that calls it is written."""
-    for which, call, ops in zip(("alone", "after another one"), while_published(e), (1, 2)):
+    for which, call, ops in zip(("alone", "after another one"), while_published(evidence), (1, 2)):
         if len(call.callbacks) < ops:
             return Finding(f"an op that traces text_alias_close, {which}, was registered. Its site was written, ftrace_batch_end() called "
                            "text_alias_close, and the op was not called: it must be published before the sites are written",
@@ -175,40 +182,40 @@ def ready_before_sites(e: Evidence) -> Finding | None:
     return None
 
 
-def switched_off(e: Evidence) -> list[tuple[str, Record, int]]:
+def switched_off(evidence: Evidence) -> list[tuple[str, Record, int]]:
     """The lines that unregistered an op whose sites were written, with the last store to the sites and the line's last record."""
-    lines = [(line, between(e.truth.stores, first, last), last) for (first, line), (last, _) in pairwise(e.typed)
+    lines = [(line, between(evidence.truth.stores, first, last), last) for (first, line), (last, _) in pairwise(evidence.typed)
              if line.startswith("op ") and line.endswith(" off")]
     return [(line, stores[-1], last) for line, stores, last in lines if stores]
 
 
-def return_taken(e: Evidence) -> Finding | None:
+def return_taken(evidence: Evidence) -> Finding | None:
     """If one op makes the function return at once, and a later op replaces the link, the function returns through the replacement."""
-    call = entry_calls(e).get("skipped")
-    if not call or call.landed and call.landed.addr == e.kernel.symbol("entry_through"):
+    call = entry_calls(evidence).get("skipped")
+    if not call or call.landed and call.landed.addr == evidence.kernel.symbol("entry_through"):
         return None
     return Finding("two ops traced entry_traced: the first set regs->pc to parent_ip, the other then replaced regs->link. The function must "
                    "return at once, to the replaced link, and did not: the list must set regs->pc to regs->link", seq=call.seq)
 
 
-def own_functions_kept(e: Evidence) -> Finding | None:
+def own_functions_kept(evidence: Evidence) -> Finding | None:
     """An op that may change pc does not clash with itself."""
-    refused = [question for _, question, answer in e.truth.asked("ftrace_set_filter") if answer.v[0] & 0xFFFFFFFF]
+    refused = [question for _, question, answer in evidence.truth.asked("ftrace_set_filter") if answer.v[0] & 0xFFFFFFFF]
     if not refused:
         return None
     return Finding(seq=refused[0].seq, why="an op that may change pc traced entry_traced alone. Adding text_alias_close to its filter was refused, and must succeed: the functions "
                    "that the op has already (was) cannot clash with the op itself")
 
 
-def _registered(e: Evidence, program: str) -> list[tuple[Record, Record]]:
+def _registered(evidence: Evidence, program: str) -> list[tuple[Record, Record]]:
     """Each op that this function of kern/apps/entry.c registered, and the result."""
-    lo, hi = e.kernel.extent(program)
-    return [(question, answer) for _, question, answer in e.truth.asked("register_ftrace_function") if lo <= question.addr < hi]
+    lo, hi = evidence.kernel.extent(program)
+    return [(question, answer) for _, question, answer in evidence.truth.asked("register_ftrace_function") if lo <= question.addr < hi]
 
 
-def clashes(e: Evidence) -> Finding | None:
+def clashes(evidence: Evidence) -> Finding | None:
     """Of two ops that may change pc and have the same function the second one is refused, whichever function it is."""
-    for which, (question, answer) in zip(("first", "last"), _registered(e, "entry_clash")):
+    for which, (question, answer) in zip(("first", "last"), _registered(evidence, "entry_clash")):
         got = answer.v[0] & 0xFFFFFFFF
         if got != -errno.EBUSY & 0xFFFFFFFF:
             return Finding(f"an op that may change pc had the {which} function of available_filter_functions; another such op for the same function must be refused with "
@@ -216,9 +223,9 @@ def clashes(e: Evidence) -> Finding | None:
     return None
 
 
-def stubs_filled(e: Evidence) -> Finding | None:
+def stubs_filled(evidence: Evidence) -> Finding | None:
     """An op can be registered for each stub, and no more."""
-    for n, (question, answer) in enumerate(_registered(e, "entry_fill")):
+    for n, (question, answer) in enumerate(_registered(evidence, "entry_fill")):
         want = (0, "0") if n < STUBS else (-errno.ENOSPC & 0xFFFFFFFF, "-ENOSPC")
         got = answer.v[0] & 0xFFFFFFFF
         if got != want[0]:
@@ -227,12 +234,12 @@ def stubs_filled(e: Evidence) -> Finding | None:
     return None
 
 
-def disabled_left_alone(e: Evidence) -> Finding | None:
+def disabled_left_alone(evidence: Evidence) -> Finding | None:
     """An op that selects a function with a disabled record is registered, and the site is not written."""
-    sites = {s.address - e.kernel.text[0] for s in e.kernel.sites if s.function.name == "entry_traced"}
-    for question, answer in _registered(e, "entry_disabled"):
+    sites = {s.address - evidence.kernel.text[0] for s in evidence.kernel.sites if s.function.name == "entry_traced"}
+    for question, answer in _registered(evidence, "entry_disabled"):
         said = "an op was registered for entry_traced, whose record had FTRACE_FL_DISABLED: "
-        if any(r.v[0] in sites for r in between(e.truth.stores, question.seq, answer.seq)):
+        if any(r.v[0] in sites for r in between(evidence.truth.stores, question.seq, answer.seq)):
             return Finding(said + "the call site was written, and must never be written again", seq=question.seq, mistake="disabled-site-written")
         if answer.v[0] & 0xFFFFFFFF:
             return Finding(said + f"register_ftrace_function returned {answer.v[0] & 0xFFFFFFFF:#x}, and must return 0: the op is registered without that function", seq=question.seq)

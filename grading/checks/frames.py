@@ -61,21 +61,21 @@ class Try:
         return "after" if at.v[1] == self.span.home or leaving.back and at.seq > leaving.back.seq else "return"
 
 
-def tries(e: Evidence) -> list[Try]:
+def tries(evidence: Evidence) -> list[Try]:
     """The calls that returned, each with the interrupt that came during it, if there was one."""
-    spans = [s for s in e.truth.returns.spans if s.name == "frames_traced"]
-    starts, traps = [s.call.seq for s in spans], [r.seq for r in e.truth.traps]
+    spans = [s for s in evidence.truth.returns.spans if s.name == "frames_traced"]
+    starts, traps = [s.call.seq for s in spans], [r.seq for r in evidence.truth.traps]
     found: list[Try] = []
     before = within = None
-    for r in e.truth.frames:
-        if r.addr == e.kernel.symbol("frames_call"):
+    for r in evidence.truth.frames:
+        if r.addr == evidence.kernel.symbol("frames_call"):
             before, within = r, None
         elif r.level:
             within = r
         elif before:
             at = bisect_left(starts, before.seq)
             if at < len(spans) and starts[at] < r.seq:
-                trap = e.truth.traps[bisect_left(traps, within.seq) - 1] if within else None
+                trap = evidence.truth.traps[bisect_left(traps, within.seq) - 1] if within else None
                 found.append(Try(before, r, spans[at], trap, within))
             before = None
     return found
@@ -83,76 +83,90 @@ def tries(e: Evidence) -> list[Try]:
 
 # ---- what each call must show -----------------------------------------------------------------
 
-def _patched(e: Evidence, t: Try) -> Finding | None:
+def _patched(evidence: Evidence, attempt: Try) -> Finding | None:
     """The return address is replaced only if there is a frame and a user wants the return."""
-    link, wanted = t.span.body.v[2] if t.span.body else 0, t.answer == WANTED
-    if link == (e.kernel.symbol(HANDLER) if wanted else t.span.call.parent):
+    link, wanted = attempt.span.body.v[2] if attempt.span.body else 0, attempt.answer == WANTED
+    if link == (evidence.kernel.symbol(HANDLER) if wanted else attempt.span.call.parent):
         return None
-    mistake = "" if wanted else BARE if e.lab == 5 else NOBODY if t.answer == REFUSED else ""
-    return Finding(f"frames_traced was entered, {PATCHED[t.answer]}", mistake=mistake, seq=t.span.call.seq)
+    mistake = (
+        "" if wanted else BARE if evidence.lab == 5 else NOBODY if attempt.answer == REFUSED else ""
+    )
+    return Finding(f"frames_traced was entered, {PATCHED[attempt.answer]}", mistake=mistake, seq=attempt.span.call.seq)
 
 
-def _returns(e: Evidence, t: Try) -> Finding | None:
+def _returns(evidence: Evidence, attempt: Try) -> Finding | None:
     """The call returns to its caller, whatever the interrupt wrote above `free`."""
-    leaving = t.span.leaving
-    if leaving and leaving.back and leaving.back.addr == t.span.home:
+    leaving = attempt.span.leaving
+    if leaving and leaving.back and leaving.back.addr == attempt.span.home:
         return None
-    entered = t.stage in ("before", "entry")
+    entered = attempt.stage in ("before", "entry")
     released = "" if entered else ": the frame was read after it was released"
-    return Finding(f"an interrupt came while frames_traced {'was entered' if entered else 'returned'} and overwrote the memory above "
-                   f"`free`, as it may; the function then returned to an address that the interrupt had written{released}",
-                   mistake=(ORDER if e.lab == 5 else "") if entered else READ, seq=t.span.call.seq)
+    return Finding(
+        f"an interrupt came while frames_traced {'was entered' if entered else 'returned'} and "
+        "overwrote the memory above `free`, as it may; the function then returned to an address "
+        f"that the interrupt had written{released}",
+        mistake=(ORDER if evidence.lab == 5 else "") if entered else READ,
+        seq=attempt.span.call.seq,
+    )
 
 
-def _filled(t: Try) -> bool:
+def _filled(attempt: Try) -> bool:
     """Does `top` point to the complete frame of this call, without entry data, while the call is in flight?"""
-    if not t.within or t.stage == "before":
+    if not attempt.within or attempt.stage == "before":
         return False
-    frame, call = t.within.more[8:], t.span.call
+    frame, call = attempt.within.more[8:], attempt.span.call
     return (frame[RET], frame[FUNC], frame[SP], frame[FP], frame[BELOW], frame[DATA_END]) == (
-        t.span.home, call.site.address, call.sp, call.fp, t.before.v[0], t.within.v[0] + 8 * WORDS)
+        attempt.span.home,
+        call.site.address,
+        call.sp,
+        call.fp,
+        attempt.before.v[0],
+        attempt.within.v[0] + 8 * WORDS,
+    )
 
 
-def _whole(e: Evidence, t: Try) -> Finding | None:
+def _whole(evidence: Evidence, attempt: Try) -> Finding | None:
     """While the function's body runs, `top` points to its complete frame. During the entry and the return it may also have its old value."""
-    if not t.within or not t.interrupt:
+    if not attempt.within or not attempt.interrupt:
         return None
-    mistake = ORDER if e.lab == 5 else ""
-    if t.within.v[0] == t.before.v[0]:
-        lost = t.stage == "body" and t.answer == WANTED and not _patched(e, t)
+    mistake = ORDER if evidence.lab == 5 else ""
+    if attempt.within.v[0] == attempt.before.v[0]:
+        lost = (
+            attempt.stage == "body" and attempt.answer == WANTED and not _patched(evidence, attempt)
+        )
         return Finding("an interrupt came while frames_traced ran, and `top` did not point to its shadow frame", mistake=mistake,
-                       seq=t.within.seq) if lost else None
-    if _filled(t):
+                       seq=attempt.within.seq) if lost else None
+    if _filled(attempt):
         return None
-    never = any(u.stage == "body" and u.within and u.within.v[0] != u.before.v[0] and not _filled(u) for u in tries(e))
-    return Finding("an interrupt came, and the shadow frame to which `top` pointed was not complete", mistake=NOT_FILLED if mistake and never else mistake, seq=t.within.seq)
+    never = any(u.stage == "body" and u.within and u.within.v[0] != u.before.v[0] and not _filled(u) for u in tries(evidence))
+    return Finding("an interrupt came, and the shadow frame to which `top` pointed was not complete", mistake=NOT_FILLED if mistake and never else mistake, seq=attempt.within.seq)
 
 
-def _walked(e: Evidence, t: Try) -> Finding | None:
+def _walked(evidence: Evidence, attempt: Try) -> Finding | None:
     """A stack walk in the interrupt finds the return address of frames_traced, in regs->link or in a shadow frame."""
-    if not t.within or not t.interrupt or t.stage in ("before", "after") or t.within.v[3] == t.span.home:
+    if not attempt.within or not attempt.interrupt or attempt.stage in ("before", "after") or attempt.within.v[3] == attempt.span.home:
         return None
-    if e.kernel.name_at(t.interrupt.v[1]).startswith(ASSEMBLY):
+    if evidence.kernel.name_at(attempt.interrupt.v[1]).startswith(ASSEMBLY):
         return None
     return Finding("an interrupt came while frames_traced was entered or returned, and a stack walk did not find its return address, "
-                   "neither in regs->link nor in a shadow frame", seq=t.within.seq)
+                   "neither in regs->link nor in a shadow frame", seq=attempt.within.seq)
 
 
-def _restored(e: Evidence, found: list[Try], answer: int) -> Finding | None:
+def _restored(evidence: Evidence, found: list[Try], answer: int) -> Finding | None:
     """After the call the shadow stack is the same as before it."""
     asked = [t for t in found if t.answer == answer]
     wrong = [t for t in asked if t.after.v[:3] != t.before.v[:3]]
     if not wrong:
         return None
     always = answer == REFUSED and len(wrong) == len(asked)
-    mistake = "" if e.lab != 5 or answer == FULL else LEFT if always else ORDER
+    mistake = "" if evidence.lab != 5 or answer == FULL else LEFT if always else ORDER
     return Finding(STACK_DIFFERS[answer], mistake=mistake, seq=wrong[0].after.seq)
 
 
-def position(t: Try) -> tuple[str, int]:
+def position(attempt: Try) -> tuple[str, int]:
     """The place of the interrupt: the part of the call, and the number of instructions after the call site or the function's return."""
-    left = t.span.leaving.left if t.stage == "return" and t.span.leaving else None
-    return t.stage, (t.interrupt.insns if t.interrupt else 0) - (left.insns if left else t.span.call.insns)
+    left = attempt.span.leaving.left if attempt.stage == "return" and attempt.span.leaving else None
+    return attempt.stage, (attempt.interrupt.insns if attempt.interrupt else 0) - (left.insns if left else attempt.span.call.insns)
 
 
 def _covered(found: list[Try]) -> Finding | None:
@@ -167,35 +181,37 @@ def _covered(found: list[Try]) -> Finding | None:
     return None
 
 
-def _first(e: Evidence, found: list[Try], check: Callable[[Evidence, Try], Finding | None]) -> Finding | None:
-    return next((finding for t in found if (finding := check(e, t))), None)
+def _first(evidence: Evidence, found: list[Try], check: Callable[[Evidence, Try], Finding | None]) -> Finding | None:
+    return next((finding for t in found if (finding := check(evidence, t))), None)
 
 
 # ---- the checks of the rungs ---------------------------------------------------------------------
 
-def patched_if_wanted(e: Evidence) -> Finding | None:
+def patched_if_wanted(evidence: Evidence) -> Finding | None:
     """In every call the return address is replaced only if there is a frame and a user wants the return."""
-    if e.smp > 1:
+    if evidence.smp > 1:
         return None
-    found = tries(e)
+    found = tries(evidence)
     if FULL not in {t.answer for t in found} and not any(t.after.v[3] & 1 for t in found):
         return Finding("frames_traced must be called with an interrupt at each of its instructions in turn, and these calls ended too early")
-    return _first(e, found, _patched)
+    return _first(evidence, found, _patched)
 
 
-def frames_kept(e: Evidence) -> Finding | None:
+def frames_kept(evidence: Evidence) -> Finding | None:
     """At whichever instruction an interrupt comes, frames are complete, the return address is found, and the shadow stack is restored afterwards."""
-    found = tries(e)
+    found = tries(evidence)
     if not found:
         return None
-    restored = (_restored(e, found, answer) for answer in (WANTED, REFUSED, FULL))
-    return (_first(e, found, _returns) or _first(e, found, _whole) or next(filter(None, restored), None) or _first(e, found, _walked)
+    restored = (_restored(evidence, found, answer) for answer in (WANTED, REFUSED, FULL))
+    return (_first(evidence, found, _returns) or _first(evidence, found, _whole) or next(filter(None, restored), None) or _first(evidence, found, _walked)
             or _covered(found))
 
 
-def room_given_back(e: Evidence) -> Finding | None:
+def room_given_back(evidence: Evidence) -> Finding | None:
     """If a user reserves entry data and then says no, the data are dropped: the frame ends after its fixed words, and the memory above is free."""
-    call, seen = e.kernel.symbol("frames_call"), [r for r in e.truth.frames if not r.level]
+    call, seen = evidence.kernel.symbol("frames_call"), [
+        r for r in evidence.truth.frames if not r.level
+    ]
     for last, r in zip(seen, seen[1:]):
         end = r.v[0] + 8 * WORDS
         if call not in (last.addr, r.addr) and (r.v[1], r.more[8 + DATA_END]) != (end, end):

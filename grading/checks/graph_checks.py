@@ -23,9 +23,9 @@ Aligned = Alignment[GraphStep, GraphEvent]
 RESULT, STACK = "result-clobbered", "stack-not-given-back"
 
 
-def _leavings(e: Evidence, phase: Phase) -> Iterator[Leaving]:
+def _leavings(evidence: Evidence, phase: Phase) -> Iterator[Leaving]:
     """Each return of the phase, once."""
-    for span in e.spans(phase):
+    for span in evidence.spans(phase):
         if span.leaving and span.leaving.spans[0] is span:
             yield span.leaving
 
@@ -40,23 +40,25 @@ def _leavers(phase: Phase) -> frozenset[str]:
     return leaver - {name for u in stayed(phase) for name in u.filter.names}
 
 
-def framed(e: Evidence, phase: Phase) -> Framed:
+def framed(evidence: Evidence, phase: Phase) -> Framed:
     """Which calls of the phase should have a frame? For a user that is unregistered in it: only while its sites hold calls."""
     leaver, returning = _leavers(phase), phase.returning
     return lambda s: s.name in returning and (
-        s.name not in leaver or checks.traced(e, s.call))
+        s.name not in leaver or checks.traced(evidence, s.call))
 
 
-def unsure(e: Evidence, phase: Phase) -> Framed:
+def unsure(evidence: Evidence, phase: Phase) -> Framed:
     """Of which calls is it unknown whether they have a frame? Of none, if no user is unregistered. A user's handler is no longer called some time
     before its sites become nops. A call made in between had a frame if all calls that returned together with it went through
     return_to_handler; otherwise it is unknown."""
-    leaver, patched = _leavers(phase), framed(e, phase)
+    leaver, patched = _leavers(phase), framed(evidence, phase)
     if not leaver:
         return nobody
 
-    def by_return(s: Span) -> bool:
-        return s.leaving is not None and len(s.leaving.hits) == sum(map(patched, s.leaving.spans))
+    def by_return(span: Span) -> bool:
+        return span.leaving is not None and len(span.leaving.hits) == sum(
+            map(patched, span.leaving.spans)
+        )
 
     return lambda s: s.name in leaver and not by_return(s)
 
@@ -68,33 +70,33 @@ def stayed(phase: Phase) -> list[User]:
 
 # ---- the patched return --------------------------------------------------------
 
-def through_handler(e: Evidence) -> Finding | None:
+def through_handler(evidence: Evidence) -> Finding | None:
     """Each traced call returns through return_to_handler once, and nothing else executes return_to_handler."""
-    for phase in e.on():
-        patched = framed(e, phase)
-        for span in e.spans(phase):
+    for phase in evidence.on():
+        patched = framed(evidence, phase)
+        for span in evidence.spans(phase):
             if patched(span) and not span.leaving:
                 return of_call(phase.name, span, f"{span.name} was entered and never returned")
-        wrong = first_of(_hits(phase, leaving, [s for s in leaving.spans if patched(s)]) for leaving in _leavings(e, phase))
+        wrong = first_of(_hits(phase, leaving, [s for s in leaving.spans if patched(s)]) for leaving in _leavings(evidence, phase))
         if wrong:
             return wrong
-        stray = during(phase, e.truth.returns.stray)
+        stray = during(phase, evidence.truth.returns.stray)
         if stray:
             return Finding(f"{phase.name}, CPU {stray[0].vcpu}: return_to_handler ran, and none of the workload's functions "
                            "had just returned", seq=stray[0].seq)
     return None
 
 
-def link_replaced(e: Evidence) -> Finding | None:
+def link_replaced(evidence: Evidence) -> Finding | None:
     """A function's link register holds return_to_handler if a user wants its return; else its caller's value."""
-    handler = e.kernel.symbol(HANDLER)
-    for phase in e.on():
-        patched, doubtful = framed(e, phase), unsure(e, phase)
-        for span in e.spans(phase):
+    handler = evidence.kernel.symbol(HANDLER)
+    for phase in evidence.on():
+        patched, doubtful = framed(evidence, phase), unsure(evidence, phase)
+        for span in evidence.spans(phase):
             link = handler if patched(span) else span.call.parent
             if span.body and span.body.v[2] != link and not doubtful(span):
                 return of_call(phase.name, span, f"{span.name} was entered, and its link register was {span.body.v[2]:#x}, and must be "
-                               f"{e.kernel.name_at(link)}")
+                               f"{evidence.kernel.name_at(link)}")
     return None
 
 
@@ -119,86 +121,87 @@ def of_call(where: str, span: Span, why: str, seq: int | None = None, mistake: s
                    mistake=mistake, kind=kind)
 
 
-def comes_home(e: Evidence) -> Finding | None:
+def comes_home(evidence: Evidence) -> Finding | None:
     """Each call returns to the instruction after its call instruction."""
-    for phase in e.phases:
-        for span in e.spans(phase):
+    for phase in evidence.phases:
+        for span in evidence.spans(phase):
             if not span.body:
                 return of_call(phase.name, span, f"{span.name} was called, and did not continue after its call site")
-        for leaving in _leavings(e, phase):
+        for leaving in _leavings(evidence, phase):
             first, last = leaving.spans[0], leaving.spans[-1]
             if last.home and (not leaving.back or leaving.back.addr != last.home):
-                went = f"went to {e.kernel.name_at(leaving.back.addr)}" if leaving.back else "did not return to any watched address"
+                went = f"went to {evidence.kernel.name_at(leaving.back.addr)}" if leaving.back else "did not return to any watched address"
                 tail = f" (by tail calls from {last.name})" if last is not first else ""
-                return of_call(phase.name, first, f"{first.name}{tail} must return to {e.kernel.name_at(last.home)}, and {went}",
+                return of_call(phase.name, first, f"{first.name}{tail} must return to "
+                               f"{evidence.kernel.name_at(last.home)}, and {went}",
                                leaving.left.seq, kind=Defect.WENT_ELSEWHERE if leaving.back else Defect.WENT_NOWHERE)
-        for at in during(phase, e.truth.returns.unmatched):
-            return Finding(f"{phase.name}, CPU {at.vcpu}: {e.kernel.name_at(at.addr)} returned, and had not been entered",
+        for at in during(phase, evidence.truth.returns.unmatched):
+            return Finding(f"{phase.name}, CPU {at.vcpu}: {evidence.kernel.name_at(at.addr)} returned, and had not been entered",
                            seq=at.seq)
     return None
 
 
-def lost_at_return(e: Evidence, span: Span) -> list[int]:
+def lost_at_return(evidence: Evidence, span: Span) -> list[int]:
     """The result registers and preserved registers whose values changed between the function's return instruction and its caller."""
     back = span.leaving.back if span.leaving else None
     if not back or not back.v[0] or back.addr != span.home or back.v[0] == KEPT_NOTHING:
         return []
-    return [n for n in (*e.isa.results, *e.isa.preserved) if back.v[0] >> n & 1]
+    return [n for n in (*evidence.isa.results, *evidence.isa.preserved) if back.v[0] >> n & 1]
 
 
-def registers_given_back(e: Evidence) -> Finding | None:
+def registers_given_back(evidence: Evidence) -> Finding | None:
     """After each return, the result registers and the preserved registers have the values that the function left in them."""
-    for span in e.truth.returns.spans:
-        back, lost = span.leaving.back if span.leaving else None, lost_at_return(e, span)
+    for span in evidence.truth.returns.spans:
+        back, lost = span.leaving.back if span.leaving else None, lost_at_return(evidence, span)
         if back and lost:
-            number = min(lost, key=lambda n: n != e.isa.sp)  # sp first: a wrong sp makes all values loaded from the stack wrong
-            mistake = "" if e.lab != 5 else STACK if number == e.isa.sp else RESULT if number in e.isa.results else ""
-            return of_call("", span, f"{span.name} returned, and {e.isa.names[number]} was not as the function had left it", back.seq, mistake)
+            number = min(lost, key=lambda n: n != evidence.isa.sp)  # sp first: a wrong sp makes all values loaded from the stack wrong
+            mistake = "" if evidence.lab != 5 else STACK if number == evidence.isa.sp else RESULT if number in evidence.isa.results else ""
+            return of_call("", span, f"{span.name} returned, and {evidence.isa.names[number]} was not as the function had left it", back.seq, mistake)
     return None
 
 
-def silent_handler(e: Evidence) -> Finding | None:
+def silent_handler(evidence: Evidence) -> Finding | None:
     """While no tracer is on, no return goes through return_to_handler, except those of calls that were in flight when it was switched off."""
-    before = e.phases[0]
-    early = during(before, e.truth.handlers)
+    before = evidence.phases[0]
+    early = during(before, evidence.truth.handlers)
     if early:
         return Finding(f"{before.name}: return_to_handler ran {len(early)} times while no tracer was on", seq=early[0].seq)
-    for phase, following in zip(e.phases, e.phases[1:]):
+    for phase, following in zip(evidence.phases, evidence.phases[1:]):
         if phase.on and not following.on:
-            until = min(at for at in (following.first, e.frames_out[0], e.slot_again[0]) if at > phase.last)
-            late = between(e.truth.handlers, phase.last, until)
+            until = min(at for at in (following.first, evidence.frames_out[0], evidence.slot_again[0]) if at > phase.last)
+            late = between(evidence.truth.handlers, phase.last, until)
             if late:
                 return Finding(f"after {phase.name}: return_to_handler ran {len(late)} times, and no traced call was in progress", seq=late[0].seq)
-    return checks.silent_trampolines(e)
+    return checks.silent_trampolines(evidence)
 
 
-def at_rest(e: Evidence) -> Finding | None:
-    return checks.rest_at_boot(e) or silent_handler(e) or checks.rest_at_end(e)
+def at_rest(evidence: Evidence) -> Finding | None:
+    return checks.rest_at_boot(evidence) or silent_handler(evidence) or checks.rest_at_end(evidence)
 
 
-def frames_out(e: Evidence) -> Finding | None:
+def frames_out(evidence: Evidence) -> Finding | None:
     """The tracer is switched off while calls are in flight: each of them still returns through return_to_handler, and no other call does."""
-    begin, end = e.frames_out
-    calls = sum(checks.traced(e, c) for c in between(e.truth.calls, begin, end))
-    hits = len(between(e.truth.handlers, begin, e.interrupted))
+    begin, end = evidence.frames_out
+    calls = sum(checks.traced(evidence, c) for c in between(evidence.truth.calls, begin, end))
+    hits = len(between(evidence.truth.handlers, begin, evidence.interrupted))
     if not calls:
         return Finding("every function was traced, and no call site held a call")
     if not hits:
         return Finding(f"every function was traced, {calls} call sites called the tracer, and return_to_handler never ran")
     if hits > calls:
         return Finding(f"every function was traced, {calls} call sites called the tracer, and return_to_handler ran more often, {hits} times")
-    return checks.right_result(e)
+    return checks.right_result(evidence)
 
 
 # ---- expected = executed = printed ------------------------------------------------
 
-def nested_as_expected(e: Evidence, phase: Phase) -> Finding | None:
+def nested_as_expected(evidence: Evidence, phase: Phase) -> Finding | None:
     """The workload made the calls that its seed asks for, and each call has the right caller."""
-    finding = checks.executed_as_expected(e, phase)
+    finding = checks.executed_as_expected(evidence, phase)
     if finding:
         return finding
-    span_of = {span.seq: span for span in e.spans(phase)}
-    for name, want, call in e.call_pairs(phase):
+    span_of = {span.seq: span for span in evidence.spans(phase)}
+    for name, want, call in evidence.call_pairs(phase):
         span = span_of.get(call.seq)
         if span and name != "main" and (span.depth, span.tail) != (want.depth, want.tail):
             return of_call(phase.name, span, f"{want.function} was called at depth {span.depth}"
@@ -211,12 +214,14 @@ def _place(want: workload.ExpectedCall) -> str:
 
 
 @once
-def aligned(e: Evidence, phase: Phase, user: User) -> dict[int, Aligned]:
-    executed = steps(e.spans(phase), user.filter.names, framed(e, phase), unsure(e, phase))
+def aligned(evidence: Evidence, phase: Phase, user: User) -> dict[int, Aligned]:
+    executed = steps(
+        evidence.spans(phase), user.filter.names, framed(evidence, phase), unsure(evidence, phase)
+    )
     return align(executed, user.trace.events, differ)
 
 
-def nested_as_printed(e: Evidence, phase: Phase, user: User) -> Finding | None:
+def nested_as_printed(evidence: Evidence, phase: Phase, user: User) -> Finding | None:
     where = f"{phase.name}, {user.directory}trace"
     trace = user.trace
     if trace.tracer != "function_graph":
@@ -226,19 +231,24 @@ def nested_as_printed(e: Evidence, phase: Phase, user: User) -> Finding | None:
     finding = _counts(where, user)
     if finding:
         return finding
-    found = aligned(e, phase, user)
-    finding = checks.parted(e, where, found)
+    found = aligned(evidence, phase, user)
+    finding = checks.parted(evidence, where, found)
     diverged = next((a.divergence for a in found.values() if a.divergence), None)
     if finding and diverged and one_deeper(diverged):
         finding.kind = Defect.ONE_DEEPER
     return finding or first_of(in_time(where, a) for a in found.values())
 
 
-def one_deeper(d: Divergence) -> bool:
+def one_deeper(divergence: Divergence) -> bool:
     """Is the printed event right except that its depth is one too large?"""
-    if d.executed_at >= len(d.executed) or d.printed_at >= len(d.printed):
+    if divergence.executed_at >= len(divergence.executed) or divergence.printed_at >= len(
+        divergence.printed
+    ):
         return False
-    step, event = d.executed[d.executed_at], d.printed[d.printed_at]
+    step, event = (
+        divergence.executed[divergence.executed_at],
+        divergence.printed[divergence.printed_at],
+    )
     if not isinstance(step, GraphStep) or not isinstance(event, GraphEvent):
         return False
     return step.kind == event.kind and event.func in (step.span.name, "") and event.depth == min(step.depths) + 1
@@ -256,19 +266,19 @@ def _counts(where: str, user: User) -> Finding | None:
     return None
 
 
-def three_agree(e: Evidence) -> Finding | None:
-    return first_of(within(phase, nested_as_expected(e, phase) or first_of(nested_as_printed(e, phase, user) for user in stayed(phase)))
-                    for phase in e.phases)
+def three_agree(evidence: Evidence) -> Finding | None:
+    return first_of(within(phase, nested_as_expected(evidence, phase) or first_of(nested_as_printed(evidence, phase, user) for user in stayed(phase)))
+                    for phase in evidence.phases)
 
 
-def _alignments(e: Evidence) -> Iterator[tuple[Phase, Aligned]]:
+def _alignments(evidence: Evidence) -> Iterator[tuple[Phase, Aligned]]:
     """The alignments of each user that was registered during the whole workload, CPU by CPU."""
-    return ((phase, alignment) for phase in e.on() for user in stayed(phase) for alignment in aligned(e, phase, user).values())
+    return ((phase, alignment) for phase in evidence.on() for user in stayed(phase) for alignment in aligned(evidence, phase, user).values())
 
 
-def values(e: Evidence) -> Finding | None:
+def values(evidence: Evidence) -> Finding | None:
     """Each call is printed with the value that the result register had at its return."""
-    for phase, alignment in _alignments(e):
+    for phase, alignment in _alignments(evidence):
         for step, event, _ in _returns(alignment):
             value = step.span.leaving.left.v[1] if step.span.leaving else None
             if value is not None and _number(event.value) != value:
@@ -287,10 +297,10 @@ def _number(text: str) -> int | None:
 
 # ---- durations -----------------------------------------------------------------------
 
-def durations(e: Evidence) -> Finding | None:
+def durations(evidence: Evidence) -> Finding | None:
     """With one CPU an instruction takes one nanosecond, so a call's duration is the number of instructions between entry and return."""
-    return first_of(within(phase, (_lasted(e, phase, alignment) if e.smp == 1 else None) or sums(phase.name, alignment))
-                    for phase, alignment in _alignments(e))
+    return first_of(within(phase, (_lasted(evidence, phase, alignment) if evidence.smp == 1 else None) or sums(phase.name, alignment))
+                    for phase, alignment in _alignments(evidence))
 
 
 def at_return(span: Span, patched: Framed) -> tuple[Record, Record] | None:
@@ -313,8 +323,8 @@ def _returns(alignment: Aligned) -> Iterator[tuple[GraphStep, GraphEvent, int]]:
             yield step, event, -1 if event.duration is None else event.duration
 
 
-def _lasted(e: Evidence, phase: Phase, alignment: Aligned) -> Finding | None:
-    step_ns, patched = e.isa.clock_ns, framed(e, phase)
+def _lasted(evidence: Evidence, phase: Phase, alignment: Aligned) -> Finding | None:
+    step_ns, patched = evidence.isa.clock_ns, framed(evidence, phase)
     for step, event, ns in _returns(alignment):
         limits = bounds(step.span, patched)
         if ns < 0:
@@ -344,11 +354,11 @@ def sums(where: str, alignment: Aligned) -> Finding | None:
     return None
 
 
-def something_returned(e: Evidence) -> Finding | None:
+def something_returned(evidence: Evidence) -> Finding | None:
     """return_to_handler ran at least once. Other rungs judge each phase."""
-    if any(during(phase, e.truth.handlers) for phase in e.on()):
+    if any(during(phase, evidence.truth.handlers) for phase in evidence.on()):
         return None
-    return checks.not_started(e) or Finding("function_graph was on, and return_to_handler never ran")
+    return checks.not_started(evidence) or Finding("function_graph was on, and return_to_handler never ran")
 
 
 # ---- mistakes with a name in both labs 5 and 6: recognised by what was executed and printed ----
@@ -357,18 +367,18 @@ RECURSION, DEPTH = "recursion-not-put-back", "depth-counted-twice"
 MISTAKES = {**rare.MISTAKES, RECURSION: "after the first entries no other is seen", DEPTH: "an entry and its return have different depths"}
 
 
-def frames_fit(e: Evidence) -> Finding | None:
+def frames_fit(evidence: Evidence) -> Finding | None:
     """A finding with the message of the kernel's frame check, if it printed one."""
-    said = next((line for p in e.phases for line in p.output.splitlines() if "and returned with" in line), "")
+    said = next((line for p in evidence.phases for line in p.output.splitlines() if "and returned with" in line), "")
     return Finding(f"the kernel printed: {said}", mistake="sp-does-not-fit") if said else None
 
 
-def entries_end(e: Evidence, finding: Finding) -> str:
+def entries_end(evidence: Evidence, finding: Finding) -> str:
     """The mistake's name, if only the first few calls return through return_to_handler, and none of the many calls after them."""
-    if frames_fit(e):
+    if frames_fit(evidence):
         return ""
-    for phase in e.on():
-        hits, traced = during(phase, e.truth.handlers), [s for s in e.spans(phase) if s.name in phase.returning]
+    for phase in evidence.on():
+        hits, traced = during(phase, evidence.truth.handlers), [s for s in evidence.spans(phase) if s.name in phase.returning]
         if hits and 10 * sum(s.seq > hits[-1].seq for s in traced) > 9 * len(traced):
             return RECURSION
     return ""

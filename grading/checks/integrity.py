@@ -14,71 +14,73 @@ from grading.truth import probes
 from grading.truth.truth import changing
 
 
-def as_linked(e: Evidence) -> Finding | None:
-    for r in e.truth.foreign:
-        return _foreign(e, r)
-    for r in e.truth.words:
-        if not permitted(e, r.addr, r.word):
-            return Finding(f"{e.kernel.name_at(r.addr)} held {r.word:08x} ({e.kernel.disassemble(r.addr, r.word)}), which is neither the word that "
+def as_linked(evidence: Evidence) -> Finding | None:
+    for r in evidence.truth.foreign:
+        return _foreign(evidence, r)
+    for r in evidence.truth.words:
+        if not permitted(evidence, r.addr, r.word):
+            return Finding(f"{evidence.kernel.name_at(r.addr)} held {r.word:08x} ({evidence.kernel.disassemble(r.addr, r.word)}), which is neither the word that "
                            "was linked there nor one that a tracer writes", seq=r.seq)
-    for r in e.truth.middle:
-        return Finding(f"CPU {r.vcpu} left the tracer's callback at {e.kernel.name_at(r.addr)} without having entered it at its first instruction: "
+    for r in evidence.truth.middle:
+        return Finding(f"CPU {r.vcpu} left the tracer's callback at {evidence.kernel.name_at(r.addr)} without having entered it at its first instruction: "
                        "a jump into its middle is not a call", seq=r.seq)
-    return _set_once(e) or _stored(e)
+    return _set_once(evidence) or _stored(evidence)
 
 
-def _stored(e: Evidence) -> Finding | None:
+def _stored(evidence: Evidence) -> Finding | None:
     """Each copy of text equals the linked text with the CPUs' stores applied, so no device wrote text."""
-    text, stores = bytearray(e.kernel.text_bytes()), iter(e.truth.stores)
+    text, stores = bytearray(evidence.kernel.text_bytes()), iter(evidence.truth.stores)
     store = next(stores, None)
-    for seq, found in e.texts if not e.why else ():  # a boot that ended early may lack stores
+    for seq, found in (
+        evidence.texts if not evidence.why else ()
+    ):  # a boot that ended early may lack stores
         while store and store.seq < seq:
             at, low, high, _ = store.v
             if at + store.size <= len(text):
                 text[at:at + store.size] = (high << 64 | low).to_bytes(16, "little")[:store.size]
             store = next(stores, None)
         if found != text:
-            at = e.kernel.text[0] + first_difference(text, found)
-            return Finding(f"text at {e.kernel.name_at(at)} was changed, and no CPU stored there", address=at & ~3)
+            at = evidence.kernel.text[0] + first_difference(text, found)
+            return Finding(f"text at {evidence.kernel.name_at(at)} was changed, and no CPU stored there", address=at & ~3)
     return None
 
 
-def _set_once(e: Evidence) -> Finding | None:
+def _set_once(evidence: Evidence) -> Finding | None:
     """Each instruction that sets a system register always sets the same value, on every CPU."""
     values: dict[int, int] = {}
-    for r in e.truth.settings:
+    for r in evidence.truth.settings:
         if values.setdefault(r.addr, r.v[0]) != r.v[0]:
-            return Finding(f"{e.kernel.name_at(r.addr)} ({e.kernel.disassemble(r.addr)}) was executed with {r.v[0]:#x}, and before with "
+            return Finding(f"{evidence.kernel.name_at(r.addr)} ({evidence.kernel.disassemble(r.addr)}) was executed with {r.v[0]:#x}, and before with "
                            f"{values[r.addr]:#x}: the kernel alone sets the exception vector and the page tables, once", seq=r.seq)
     return None
 
 
-def _foreign(e: Evidence, r: Record) -> Finding:
-    (lo, hi), module = e.kernel.text, e.kernel.module_at(r.addr)
-    if lo <= r.addr < hi or module:
-        linked = (module or e.kernel).word(r.addr)
-        return Finding(f"CPU {r.vcpu} executed {r.word:08x} ({e.kernel.disassemble(r.addr, r.word)}) at {e.kernel.name_at(r.addr)}, where "
-                       f"{linked:08x} was linked: this is not a call site, and must not change", seq=r.seq)
-    return Finding(f"CPU {r.vcpu} executed an instruction at {r.addr:#x}, which is outside of the kernel's text", seq=r.seq)
+def _foreign(evidence: Evidence, record: Record) -> Finding:
+    (lo, hi), module = evidence.kernel.text, evidence.kernel.module_at(record.addr)
+    if lo <= record.addr < hi or module:
+        linked = (module or evidence.kernel).word(record.addr)
+        return Finding(f"CPU {record.vcpu} executed {record.word:08x} ({evidence.kernel.disassemble(record.addr, record.word)}) at {evidence.kernel.name_at(record.addr)}, where "
+                       f"{linked:08x} was linked: this is not a call site, and must not change", seq=record.seq)
+    return Finding(f"CPU {record.vcpu} executed an instruction at {record.addr:#x}, which is outside of the kernel's text", seq=record.seq)
 
 
-def permitted(e: Evidence, address: int, word: int) -> bool:
+def permitted(evidence: Evidence, address: int, word: int) -> bool:
     """May this address hold this word? A call site may hold a nop, a call, or the word as linked; ftrace_call and ftrace_graph_call a nop or a call; the word
     before a site its boot value. Words of probes and trampolines, and those that the harness wrote, are permitted too."""
-    kernel = e.kernel
-    if any(was and (address, word) == (was.site.address, was.word) for was in (e.spoilt, *e.overwritten_sites)):
+    kernel = evidence.kernel
+    if any(was and (address, word) == (was.site.address, was.word) for was in (evidence.spoilt, *evidence.overwritten_sites)):
         return True
-    if probes.permitted(kernel, e.probed, address, word):
+    if probes.permitted(kernel, evidence.probed, address, word):
         return True
     if any(module.has_trampoline(address) for module in kernel.modules):
         return True  # trampolines_lead() judges trampolines
     if address in kernel.site_at:
-        return word in (kernel.isa.nop, kernel.site_at[address].linked) or _is_call(e, address, word)
+        return word in (kernel.isa.nop, kernel.site_at[address].linked) or _is_call(evidence, address, word)
     if address in (kernel.symbol("ftrace_call"), kernel.symbol("ftrace_graph_call")):
-        return word == kernel.isa.nop or _is_call(e, address, word)
+        return word == kernel.isa.nop or _is_call(evidence, address, word)
     return address in changing(kernel) and word == kernel.isa.word_before.get(kernel.hook)
 
 
-def _is_call(e: Evidence, address: int, word: int) -> bool:
-    jump = e.kernel.isa.jump(address, word)
+def _is_call(evidence: Evidence, address: int, word: int) -> bool:
+    jump = evidence.kernel.isa.jump(address, word)
     return bool(jump and jump[1])

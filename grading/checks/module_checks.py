@@ -20,39 +20,39 @@ from qemu.isa.common import Words
 
 # ---- where a site leads ----------------------------------------------------------
 
-def calls(e: Evidence, address: int, word: int) -> int | None:
+def calls(evidence: Evidence, address: int, word: int) -> int | None:
     """The address that the word calls with the tracer's link register; None: it is no such call."""
-    jump = e.kernel.isa.jump(address, word)
-    return jump[0] if jump and jump[1] == e.kernel.link_register else None
+    jump = evidence.kernel.isa.jump(address, word)
+    return jump[0] if jump and jump[1] == evidence.kernel.link_register else None
 
 
-def leads_to(e: Evidence, loaded: Loaded, address: int, word: int) -> int | None:
+def leads_to(evidence: Evidence, loaded: Loaded, address: int, word: int) -> int | None:
     """The address to which the word at a site leads, through a trampoline if it calls one; None: it does not call."""
-    target, module = calls(e, address, word), loaded.module
+    target, module = calls(evidence, address, word), loaded.module
     if target is None or not module.is_trampoline(target):
         return target
-    return e.kernel.isa.trampoline(target, loaded.trampoline(loaded.traced, (target - module.room) // TRAMPOLINE))
+    return evidence.kernel.isa.trampoline(target, loaded.trampoline(loaded.traced, (target - module.room) // TRAMPOLINE))
 
 
 def loaded_of(visit: Visit, call: Call) -> Loaded | None:
     return next((loaded for loaded in visit.loaded if loaded.module.base <= call.site.address < loaded.module.end), None)
 
 
-def far_calls(e: Evidence) -> Iterator[tuple[Loaded, Call]]:
+def far_calls(evidence: Evidence) -> Iterator[tuple[Loaded, Call]]:
     """The calls of far modules that led to a stub through a trampoline."""
-    known = set(stubs(e.kernel))
-    for visit in e.visits:
-        for call in during(visit, e.truth.calls):
+    known = set(stubs(evidence.kernel))
+    for visit in evidence.visits:
+        for call in during(visit, evidence.truth.calls):
             loaded = loaded_of(visit, call)
-            target = calls(e, call.site.address, call.word)
-            if loaded and loaded.far and target is not None and loaded.module.is_trampoline(target) and leads_to(e, loaded, call.site.address, call.word) in known:
+            target = calls(evidence, call.site.address, call.word)
+            if loaded and loaded.far and target is not None and loaded.module.is_trampoline(target) and leads_to(evidence, loaded, call.site.address, call.word) in known:
                 yield loaded, call
 
 
-def something_led(e: Evidence) -> Finding | None:
-    if next(far_calls(e), None):
+def something_led(evidence: Evidence) -> Finding | None:
+    if next(far_calls(evidence), None):
         return None
-    return Finding(str(e.complaint) if e.complaint else "no traced function of a far module called a trampoline that leads to a stub of the kernel")
+    return Finding(str(evidence.complaint) if evidence.complaint else "no traced function of a far module called a trampoline that leads to a stub of the kernel")
 
 
 # ---- text -------------------------------------------------------------------------
@@ -63,78 +63,80 @@ def _wrong_word(loaded: Loaded, text: bytes, calls_at_sites: bool) -> int | None
     return next((a for a in range(module.base, module.room, 4) if a not in sites and loaded.word(text, a) != module.word(a)), None)
 
 
-def modules_at_rest(e: Evidence) -> Finding | None:
+def modules_at_rest(evidence: Evidence) -> Finding | None:
     """After a load every site is a nop, and the module's functions are as linked."""
-    for loaded in e.loaded:
+    for loaded in evidence.loaded:
         if not loaded.rest:
             return Finding(f"the text of {loaded.module.name} was not found in memory: it was not loaded")
         for text, traced in ((loaded.rest, False), (loaded.traced, True)):
             wrong = _wrong_word(loaded, text, traced) if text else None
             if wrong:
-                return _changed(e, loaded, text, wrong)
+                return _changed(evidence, loaded, text, wrong)
             rest = range(loaded.module.trampoline(loaded.module.stubs), loaded.module.end, 4)
             used = next((address for address in rest if text and loaded.word(text, address)), None)
             if used:
-                return _changed(e, loaded, text, used)
+                return _changed(evidence, loaded, text, used)
     return None
 
 
-def _changed(e: Evidence, loaded: Loaded, text: bytes, address: int) -> Finding:
-    found, want, name = loaded.word(text, address), loaded.module.word(address), e.kernel.name_at(address)
+def _changed(evidence: Evidence, loaded: Loaded, text: bytes, address: int) -> Finding:
+    found, want, name = loaded.word(text, address), loaded.module.word(address), evidence.kernel.name_at(address)
     return Finding(f"{_where(loaded)}: the word at {name} is wrong", site=[
-        f"{name} at {address:#x}", f"was        {found:08x}  {e.kernel.disassemble(address, found)}", f"should be  {want:08x}  {e.kernel.disassemble(address, want)}"])
+        f"{name} at {address:#x}", f"was        {found:08x}  {evidence.kernel.disassemble(address, found)}", f"should be  {want:08x}  {evidence.kernel.disassemble(address, want)}"])
 
 
 def _where(loaded: Loaded) -> str:
     return f"{loaded.module.name}, {'out of' if loaded.far else 'in'} reach of the stubs"
 
 
-def near_calls_stubs(e: Evidence) -> Finding | None:
+def near_calls_stubs(evidence: Evidence) -> Finding | None:
     """A module in reach has no trampolines: each of its traced sites calls a stub of the kernel."""
-    known = set(stubs(e.kernel))
-    for loaded in (loaded for loaded in e.loaded if not loaded.far and loaded.rest):
+    known = set(stubs(evidence.kernel))
+    for loaded in (loaded for loaded in evidence.loaded if not loaded.far and loaded.rest):
         module = loaded.module
         if any(loaded.trampoline(loaded.rest, n) != (0, 0, 0) for n in range(module.stubs)):
             return Finding(f"{_where(loaded)}: there are words where a far module has its trampolines", mistake="every-module-far")
         for site in module.sites if loaded.traced else ():
             word = loaded.word(loaded.traced, site.address)
-            target = calls(e, site.address, word)
+            target = calls(evidence, site.address, word)
             if target not in known:
                 return Finding(f"{_where(loaded)}: the site of {site.function.name} must call a stub of the kernel", site=[
-                    f"{site.function.name} at {site.address:#x}", f"was        {word:08x}  {e.kernel.disassemble(site.address, word)}"],
+                    f"{site.function.name} at {site.address:#x}", f"was        {word:08x}  {evidence.kernel.disassemble(site.address, word)}"],
                     mistake="every-module-far" if target is not None and module.is_trampoline(target) else "")
     return None
 
 
-def trampolines_lead(e: Evidence) -> Finding | None:
+def trampolines_lead(evidence: Evidence) -> Finding | None:
     """Trampoline n of a far module leads to the kernel's stub n."""
-    texts = [(loaded, loaded.rest) for loaded in e.loaded if loaded.far and loaded.rest]
-    texts += [(e.going.successor, e.going.successor.traced)] if e.going and e.going.successor.traced else []
+    texts = [(loaded, loaded.rest) for loaded in evidence.loaded if loaded.far and loaded.rest]
+    texts += [(evidence.going.successor, evidence.going.successor.traced)] if evidence.going and evidence.going.successor.traced else []
     for loaded, text in texts:
-        for number, stub in enumerate(stubs(e.kernel)):
+        for number, stub in enumerate(stubs(evidence.kernel)):
             at, words = loaded.module.trampoline(number), loaded.trampoline(text, number)
-            target = e.kernel.isa.trampoline(at, words)
+            target = evidence.kernel.isa.trampoline(at, words)
             if target != stub:
-                leads = "is no trampoline" if target is None else f"leads to {target:#x}, {e.kernel.name_at(target)}"
+                leads = "is no trampoline" if target is None else f"leads to {target:#x}, {evidence.kernel.name_at(target)}"
                 return Finding(f"{_where(loaded)}: trampoline {number}, at {at:#x}, {leads}; it must lead to ftrace_stub_{number}, {stub:#x}", site=[
-                    f"{e.kernel.disassemble(at + 4 * n, word)}" for n, word in enumerate(words)], mistake=_wrong_trampoline(e, target, stub))
-    return _executed_trampolines(e)
+                    f"{evidence.kernel.disassemble(at + 4 * n, word)}" for n, word in enumerate(words)], mistake=_wrong_trampoline(evidence, target, stub))
+    return _executed_trampolines(evidence)
 
 
-def trampolines_computed(e: Evidence) -> Finding | None:
+def trampolines_computed(evidence: Evidence) -> Finding | None:
     """trampoline_encode() and trampoline_target() are right over any distance, and with any bit changed."""
-    asked = e.truth.asked(TRAMPOLINE_ENCODER, TRAMPOLINE_READER)
-    return first_of((_made if name == TRAMPOLINE_ENCODER else _read)(e, question, answer.v[0], seen)
-                    for (name, question, answer), seen in zip(asked, e.truth.hits[TRAMPOLINE_WORDS]))
+    asked = evidence.truth.asked(TRAMPOLINE_ENCODER, TRAMPOLINE_READER)
+    return first_of(
+        (_made if name == TRAMPOLINE_ENCODER else _read)(evidence, question, answer.v[0], seen)
+        for (name, question, answer), seen in zip(asked, evidence.truth.hits[TRAMPOLINE_WORDS])
+    )
 
 
 def _words(seen: Record) -> Words:
     return seen.v[0] & 0xFFFFFFFF, seen.v[0] >> 32, seen.v[1]
 
 
-def _made(e: Evidence, question: Record, returned: int, seen: Record) -> Finding | None:
+def _made(evidence: Evidence, question: Record, returned: int, seen: Record) -> Finding | None:
     """trampoline_encode() must return 0 and make words that lead to the target, if the instructions reach it; else it must return -ERANGE and store nothing."""
-    isa, (ip, target), words = e.kernel.isa, question.v[:2], _words(seen)
+    isa, (ip, target), words = evidence.kernel.isa, question.v[:2], _words(seen)
     off, error = target - ip, -returned % (1 << 32)
     reached = isa.trampoline(ip, isa.trampoline_to(ip, target)) == target
     said = f"{TRAMPOLINE_ENCODER}({ip:#x}, {target:#x}), {abs(off):#x} bytes {'back' if off < 0 else 'ahead'}, "
@@ -146,52 +148,62 @@ def _made(e: Evidence, question: Record, returned: int, seen: Record) -> Finding
     led = isa.trampoline(ip, words)
     if led == target:
         return None
-    return Finding(f"{said}made words that {'are no trampoline' if led is None else f'lead to {led:#x}'}", site=_shown(e, ip, words),
+    return Finding(f"{said}made words that {'are no trampoline' if led is None else f'lead to {led:#x}'}", site=_shown(evidence, ip, words),
                    mistake="trampoline-off-by-a-page" if led is not None and abs(led - target) == PAGE else "", seq=question.seq)
 
 
-def _read(e: Evidence, question: Record, returned: int, seen: Record) -> Finding | None:
+def _read(evidence: Evidence, question: Record, returned: int, seen: Record) -> Finding | None:
     """trampoline_target() must find where these words lead, or that they are no trampoline. A word that is not executed does not matter."""
-    isa, ip, words, found = e.kernel.isa, question.v[0], _words(seen), seen.v[2] if returned & 0xFF else None
+    isa, ip, words, found = evidence.kernel.isa, question.v[0], _words(seen), seen.v[2] if returned & 0xFF else None
     leads = isa.trampoline(ip, words if isa.executed == 3 else (words[0], words[1], isa.trampoline_to(ip, ip)[2]))
     if found == leads:
         return None
     are, said = (f"lead to {at:#x}" if at is not None else "are no trampoline" for at in (leads, found))
-    return Finding(f"{TRAMPOLINE_READER} says that these words at {ip:#x} {said}; they {are}", site=_shown(e, ip, words),
+    return Finding(f"{TRAMPOLINE_READER} says that these words at {ip:#x} {said}; they {are}", site=_shown(evidence, ip, words),
                    mistake="instructions-not-compared" if leads is None else "trampoline-misread", seq=question.seq)
 
 
-def _shown(e: Evidence, ip: int, words: Words) -> list[str]:
-    return [f"{word:08x}  {e.kernel.disassemble(ip + 4 * n, word)}" for n, word in enumerate(words)]
+def _shown(evidence: Evidence, ip: int, words: Words) -> list[str]:
+    return [
+        f"{word:08x}  {evidence.kernel.disassemble(ip + 4 * n, word)}"
+        for n, word in enumerate(words)
+    ]
 
 
-def _executed_trampolines(e: Evidence) -> Finding | None:
+def _executed_trampolines(evidence: Evidence) -> Finding | None:
     """Each executed word of a trampoline is one of the instructions that lead to its stub."""
-    for r in e.truth.words:
-        module = next((m for m in e.kernel.modules if m.has_trampoline(r.addr)), None)
-        if module and r.addr not in e.kernel.site_at and module.word(r.addr):
-            return Finding(f"{module.name}: CPU {r.vcpu} executed another word in a trampoline than the one that leads to its stub", site=[
-                f"trampoline {(r.addr - module.room) // TRAMPOLINE} at {r.addr:#x}", f"was        {r.word:08x}  {e.kernel.disassemble(r.addr, r.word)}",
-                f"should be  {module.word(r.addr):08x}  {e.kernel.disassemble(r.addr)}"], seq=r.seq)
+    for r in evidence.truth.words:
+        module = next((m for m in evidence.kernel.modules if m.has_trampoline(r.addr)), None)
+        if module and r.addr not in evidence.kernel.site_at and module.word(r.addr):
+            return Finding(
+                f"{module.name}: CPU {r.vcpu} executed another word in a trampoline than the one "
+                "that leads to its stub",
+                site=[
+                    f"trampoline {(r.addr - module.room) // TRAMPOLINE} at {r.addr:#x}",
+                    f"was        {r.word:08x}  {evidence.kernel.disassemble(r.addr, r.word)}",
+                    f"should be  {module.word(r.addr):08x}  {evidence.kernel.disassemble(r.addr)}",
+                ],
+                seq=r.seq,
+            )
     return None
 
 
-def _wrong_trampoline(e: Evidence, target: int | None, stub: int) -> str:
+def _wrong_trampoline(evidence: Evidence, target: int | None, stub: int) -> str:
     if target is None:
         return ""
     if abs(target - stub) == 4096:
         return "trampoline-off-by-a-page"
-    return "same-stub-for-all" if target == stubs(e.kernel)[0] else ""
+    return "same-stub-for-all" if target == stubs(evidence.kernel)[0] else ""
 
 
 # ---- expected = executed = printed --------------------------------------------------
 
-def executed_runs(e: Evidence, window: Window) -> list[list[Call]]:
+def executed_runs(evidence: Evidence, window: Window) -> list[list[Call]]:
     """The calls that each write to a module's file made, the write first."""
     of: dict[int, list[Call]] = {}
     found: list[list[Call]] = []
-    for call in during(window, e.truth.calls):
-        if not e.kernel.module_at(call.site.address):
+    for call in during(window, evidence.truth.calls):
+        if not evidence.kernel.module_at(call.site.address):
             continue
         part = call.name.split(" ")[0].partition("_")[2]
         if part == "write":
@@ -202,9 +214,9 @@ def executed_runs(e: Evidence, window: Window) -> list[list[Call]]:
     return found
 
 
-def runs_as_expected(e: Evidence, name: str, window: Window, runs: list[seeded.SeededRun], output: str) -> Finding | None:
+def runs_as_expected(evidence: Evidence, name: str, window: Window, runs: list[seeded.SeededRun], output: str) -> Finding | None:
     """Each run made the calls that follow from its seed, and printed their result."""
-    executed = executed_runs(e, window)
+    executed = executed_runs(evidence, window)
     for run in runs:
         want = seeded.expect(run)
         names = [run.module.named("write"), *want.calls]
@@ -225,7 +237,7 @@ def _agree(got: list[str], want: list[str]) -> int:
     return next((n for n, (a, b) in enumerate(zip(got, want)) if a != b), min(len(got), len(want)))
 
 
-def traced_as_executed(e: Evidence, name: str, trace: FunctionTrace | None, executed: list[Call]) -> Finding | None:
+def traced_as_executed(evidence: Evidence, name: str, trace: FunctionTrace | None, executed: list[Call]) -> Finding | None:
     """The printed events are the executed calls, in their order on each CPU."""
     if trace is None or trace.in_buffer < 0:
         return Finding(f"{name}: no trace was printed")
@@ -234,40 +246,42 @@ def traced_as_executed(e: Evidence, name: str, trace: FunctionTrace | None, exec
     found: dict[int, Alignment[Executed, FunctionEvent]] = align(by_cpu(Executed(c, c.seq, c.vcpu) for c in executed), trace.events, differ)
     for alignment in found.values():
         if alignment.divergence:
-            return _diverged(e, name, alignment)
+            return _diverged(evidence, name, alignment)
     return next((f for f in (in_time(name, a) for a in found.values()) if f), None)
 
 
-def _diverged(e: Evidence, name: str, alignment: Alignment[Executed, FunctionEvent]) -> Finding:
+def _diverged(
+    evidence: Evidence, name: str, alignment: Alignment[Executed, FunctionEvent]
+) -> Finding:
     d = alignment.divergence
     assert d
     seq = d.executed[d.executed_at].seq if d.executed_at < len(d.executed) else None
     return Finding(f"{name}, CPU {d.cpu}, event {d.printed_at}: {d.why}", d.neighbours(), seq=seq)
 
 
-def of_modules(e: Evidence, window: Window, names: frozenset[str]) -> list[Call]:
-    return [c for c in during(window, e.truth.calls) if c.name in names]
+def of_modules(evidence: Evidence, window: Window, names: frozenset[str]) -> list[Call]:
+    return [c for c in during(window, evidence.truth.calls) if c.name in names]
 
 
-def registers_kept(e: Evidence, call: Call) -> Finding | None:
+def registers_kept(evidence: Evidence, call: Call) -> Finding | None:
     """After its site the function continues with its caller's registers."""
     if not call.landed or call.landed.addr != call.site.address + 4:
         return Finding(f"{call.name} did not continue after its call site", seq=call.seq)
-    changed = e.lost(call)
+    changed = evidence.lost(call)
     if changed:
-        return Finding(f"{call.name}: {', '.join(e.isa.names[n] for n in changed)} changed between the call site and the instruction after it", seq=call.seq)
+        return Finding(f"{call.name}: {', '.join(evidence.isa.names[n] for n in changed)} changed between the call site and the instruction after it", seq=call.seq)
     return None
 
 
-def three_agree(e: Evidence) -> Finding | None:
+def three_agree(evidence: Evidence) -> Finding | None:
     """Expected from the seed = executed = printed."""
-    for visit in e.visits:
-        executed = of_modules(e, visit, visit.names)
-        found = runs_as_expected(e, visit.name, visit, visit.runs, visit.output) or traced_as_executed(e, visit.name, visit.trace, executed)
-        found = found or next((f for f in (registers_kept(e, c) for c in executed if c.word != e.kernel.isa.nop) if f), None)
+    for visit in evidence.visits:
+        executed = of_modules(evidence, visit, visit.names)
+        found = runs_as_expected(evidence, visit.name, visit, visit.runs, visit.output) or traced_as_executed(evidence, visit.name, visit.trace, executed)
+        found = found or next((f for f in (registers_kept(evidence, c) for c in executed if c.word != evidence.kernel.isa.nop) if f), None)
         if found:
             return within(visit, found)
-    return None if e.visits else Finding("no calls were made in modules")
+    return None if evidence.visits else Finding("no calls were made in modules")
 
 
 def is_of(module: Module, name: str) -> bool:

@@ -17,22 +17,30 @@ from grading.truth.truth import Call
 PATCH = -1  # in a change's sets: the live patch of calls_traced; other numbers are those of probes
 
 
-def probes_under_schedules(e: Evidence) -> Finding | None:
-    return first_wrong(e, _call_wrong)
+def probes_under_schedules(evidence: Evidence) -> Finding | None:
+    return first_wrong(evidence, _call_wrong)
 
 
-def patches_under_schedules(e: Evidence) -> Finding | None:
+def patches_under_schedules(evidence: Evidence) -> Finding | None:
     """All functions of a live patch change at once. Each call of calls_traced is followed by one of calls_second, which the same patch
     replaces. While the patch is being enabled, no old function runs after a new one; while it is being disabled, no new one after an old one."""
-    return next((found for played in e.played if PATCH in played.change.comes | played.change.goes
-                 for run in played.runs if (found := _piecewise(e, run))), None)
+    return next(
+        (
+            found
+            for played in evidence.played
+            if PATCH in played.change.comes | played.change.goes
+            for run in played.runs
+            if (found := _piecewise(evidence, run))
+        ),
+        None,
+    )
 
 
-def _piecewise(e: Evidence, run: ScheduleRun) -> Finding | None:
-    change, kernel = run.schedule.change, e.kernel
+def _piecewise(evidence: Evidence, run: ScheduleRun) -> Finding | None:
+    change, kernel = run.schedule.change, evidence.kernel
     new = [probes.body(kernel, name) for name in (probes.NEW_TRACED, probes.NEW_SECOND)]
     old = [probes.body(kernel, name) for name in (CALLED, probes.SECOND)]
-    log = [r for r in during(run, e.truth.hits["step"]) if r.vcpu == CALLER and r.addr in (*new, *old)]
+    log = [r for r in during(run, evidence.truth.hits["step"]) if r.vcpu == CALLER and r.addr in (*new, *old)]
     for first, second in zip(log, log[1:]):
         is_new = first.addr == new[0], second.addr == new[1]
         if first.addr in (old[0], new[0]) and second.addr in (old[1], new[1]) and is_new == ((True, False) if change.comes else (False, True)):
@@ -41,14 +49,14 @@ def _piecewise(e: Evidence, run: ScheduleRun) -> Finding | None:
     return None
 
 
-def _hits(e: Evidence, run: ScheduleRun, call: Call) -> list[Record]:
+def _hits(evidence: Evidence, run: ScheduleRun, call: Call) -> list[Record]:
     """The hits on the CPU that makes the calls, from this call to the next one."""
-    later = [c.seq for c in during(run, e.truth.calls) if c.name == CALLED and c.vcpu == CALLER and c.seq > call.seq]
-    return [r for r in between(e.truth.hits["step"], call.seq, min(later, default=run.last)) if r.vcpu == CALLER]
+    later = [c.seq for c in during(run, evidence.truth.calls) if c.name == CALLED and c.vcpu == CALLER and c.seq > call.seq]
+    return [r for r in between(evidence.truth.hits["step"], call.seq, min(later, default=run.last)) if r.vcpu == CALLER]
 
 
-def _call_wrong(e: Evidence, run: ScheduleRun, call: Call, ended: int) -> Wrong | None:
-    change, kernel, hits = run.schedule.change, e.kernel, _hits(e, run, call)
+def _call_wrong(evidence: Evidence, run: ScheduleRun, call: Call, ended: int) -> Wrong | None:
+    change, kernel, hits = run.schedule.change, evidence.kernel, _hits(evidence, run, call)
     at, slots = probes.on_schedule(kernel), probes.slots(kernel)
     done = [r for r in hits if r.word == kernel.word(at) and (r.addr == at or r.addr in slots)]
     new = [r for r in hits if r.addr == probes.body(kernel, probes.NEW_TRACED)]
@@ -67,7 +75,7 @@ def _call_wrong(e: Evidence, run: ScheduleRun, call: Call, ended: int) -> Wrong 
             return f"{_name(number)} was in effect {ran.count(number)} times for one call", call.seq
     if call.seq > ended and change.comes and change.line.endswith("post") and [r.v[0] for r in after] != [*change.comes]:
         return f"the post handler of {_name(min(change.comes))} ran {len(after)} times for a call that began after {change.ends} had returned", call.seq
-    late = [r for r in (*handled, *after, *new, *(r for r in hits if r.addr in slots)) if r.seq > ended > call.seq and not (r in new and was_left(e, call, ended, r.addr))]
+    late = [r for r in (*handled, *after, *new, *(r for r in hits if r.addr in slots)) if r.seq > ended > call.seq and not (r in new and was_left(evidence, call, ended, r.addr))]
     if late and change.goes and not change.stays:
         return f"{change.ends} returned while another CPU was still about to execute {kernel.name_at(late[0].addr)}", late[0].seq
     return None

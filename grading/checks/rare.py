@@ -44,44 +44,46 @@ REFUSED = ((errno.ENOSPC, "a user was to be registered while ops had all stubs",
 
 
 @once
-def calls(e: Evidence) -> dict[str, Call]:
+def calls(evidence: Evidence) -> dict[str, Call]:
     """The last call of each of the program's functions, by name."""
-    return {call.name: call for call in e.truth.calls if call.name.startswith("rare_")}
+    return {call.name: call for call in evidence.truth.calls if call.name.startswith("rare_")}
 
 
-def _bad_since(e: Evidence) -> int:
+def _bad_since(evidence: Evidence) -> int:
     """The record number of the call of CHAIN's first function."""
-    call = calls(e).get(CHAIN[0])
+    call = calls(evidence).get(CHAIN[0])
     return call.seq if call else 1 << 62
 
 
-def _told(e: Evidence) -> list[tuple[str, str, int]]:
+def _told(evidence: Evidence) -> list[tuple[str, str, int]]:
     """The runs of handlers: the handler, the traced function, the record number."""
-    handlers = {e.kernel.symbol(name): name for name in HANDLERS}
-    return [(handlers[r.addr], site.function.name, r.seq) for r in e.truth.rare if r.addr in handlers and (site := e.kernel.site_at.get(r.more[8]))]
+    handlers = {evidence.kernel.symbol(name): name for name in HANDLERS}
+    return [(handlers[r.addr], site.function.name, r.seq) for r in evidence.truth.rare if r.addr in handlers and (site := evidence.kernel.site_at.get(r.more[8]))]
 
 
-def own_calls(e: Evidence) -> Finding | None:
+def own_calls(evidence: Evidence) -> Finding | None:
     """No handler runs for functions that a handler calls."""
-    begin = _bad_since(e)
-    told = [t for t in _told(e) if t[1] in ("rare_inner", "rare_outer") and t[2] < begin]
+    begin = _bad_since(evidence)
+    told = [t for t in _told(evidence) if t[1] in ("rare_inner", "rare_outer") and t[2] < begin]
     inner = next((seq for _, name, seq in told if name == "rare_inner"), None)
     if inner is not None:
         return Finding("a handler of function_graph called a traced function, rare_inner, and was called for it: a CPU that is already in the tracer, in the "
                        "same context, must not trace the call", mistake=OWN_CALLS, seq=inner)
-    if "rare_outer" in calls(e) and [t[:2] for t in told] != [("rare_entry", "rare_outer"), ("rare_return", "rare_outer")]:
+    if "rare_outer" in calls(evidence) and [t[:2] for t in told] != [("rare_entry", "rare_outer"), ("rare_return", "rare_outer")]:
         return Finding("rare_outer was called once, and its user calls a traced function in both handlers; the user must be called for one entry and one return")
     return None
 
 
-def refused(e: Evidence) -> Finding | None:
+def refused(evidence: Evidence) -> Finding | None:
     """Each registration that is not allowed returns the right error, and leaves no shadow stacks allocated."""
-    for r in (r for r in e.truth.rare if r.addr == e.kernel.symbol("rare_refused")):
+    for r in (r for r in evidence.truth.rare if r.addr == evidence.kernel.symbol("rare_refused")):
         error, what, mistake = REFUSED[r.v[0]]
         got = r.v[1] - (r.v[1] >> 63 << 64)
         if got != -error:
             said = errno.errorcode.get(-got, str(got)) if got else "0"
-            ended = any(stop.seq > _bad_since(e) for stop in e.truth.hits["ftrace_graph_stop"])
+            ended = any(
+                stop.seq > _bad_since(evidence) for stop in evidence.truth.hits["ftrace_graph_stop"]
+            )
             return Finding(f"{what}: register_ftrace_graph must return -{errno.errorcode[error]}, and returned {'-' if got < 0 else ''}{said}",
                            mistake=mistake if ended else "", seq=r.seq)
         if error == errno.ENOSPC and r.v[2]:
@@ -89,41 +91,49 @@ def refused(e: Evidence) -> Finding | None:
     return None
 
 
-def _walks(e: Evidence) -> list[list[Record]]:
+def _walks(evidence: Evidence) -> list[list[Record]]:
     """The addresses that each walk found."""
     found = list[list[Record]]()
-    for r in (r for r in e.truth.rare if r.addr == e.kernel.symbol("rare_walk")):
+    for r in (r for r in evidence.truth.rare if r.addr == evidence.kernel.symbol("rare_walk")):
         if not r.v[0]:
             found.append([])
         found[-1].append(r)
     return found
 
 
-def walks(e: Evidence) -> Finding | None:
+def walks(evidence: Evidence) -> Finding | None:
     """A stack walk from a handler, or from an op that is called after the entry handler, leads through the tracer to the function and its caller."""
-    found = _walks(e)
-    if "rare_outer" not in calls(e) or e.why and len(found) < len(WALKS):
+    found = _walks(evidence)
+    if "rare_outer" not in calls(evidence) or evidence.why and len(found) < len(WALKS):
         return None
     if len(found) != len(WALKS):
         return Finding(f"at one call the two handlers of a user and an op walk the stack: {len(found)} of these {len(WALKS)} walks were seen")
-    call = [c for c in e.truth.calls if c.name == "rare_outer" and c.seq < found[0][0].seq][-1]
+    call = [c for c in evidence.truth.calls if c.name == "rare_outer" and c.seq < found[0][0].seq][
+        -1
+    ]
     for (who, gate, by, patched), walk in zip(WALKS, found):
         stack = [r.v[by] for r in walk if r.v[by]]
-        names = [e.kernel.name_at(address - 4).split("+")[0] for address in stack]  # of the calls
+        names = [
+            evidence.kernel.name_at(address - 4).split("+")[0] for address in stack
+        ]  # of the calls
         at = names.index(gate) if gate in names else -1
-        home, caller = at + (2 if by == LINK else 1), e.kernel.symbol(patched) or call.parent
+        home, caller = at + (2 if by == LINK else 1), evidence.kernel.symbol(patched) if patched else call.parent
         if at < 0 or home >= len(stack) or stack[home] != caller or by == LINK and names[at + 1] != "rare_outer":
-            seen = " < ".join(map(e.kernel.name_at, stack))
-            return Finding(f"rare_outer was called by {e.kernel.name_at(call.parent)}, and {who} walked the stack{' by its frame records' if by == LINK else ''}. "
+            seen = " < ".join(map(evidence.kernel.name_at, stack))
+            return Finding(f"rare_outer was called by {evidence.kernel.name_at(call.parent)}, and {who} walked the stack{' by its frame records' if by == LINK else ''}. "
                            f"The walk must show {gate}, {'rare_outer ' if by == LINK else ''}and {patched or 'that caller'}; it showed {seen}", seq=walk[0].seq)
-    return _assembly_between(e, found) if e.kernel.symbol("ftrace_graph_caller") else None
+    return (
+        _assembly_between(evidence, found)
+        if evidence.kernel.symbol("ftrace_graph_caller")
+        else None
+    )
 
 
-def _assembly_between(e: Evidence, found: list[list[Record]]) -> Finding | None:
+def _assembly_between(evidence: Evidence, found: list[list[Record]]) -> Finding | None:
     """Lab 5: the frame record that ftrace_graph_caller makes leads to its caller, which ftrace_caller called for both tracers."""
     callers = list[str]()
     for walk in found[:2]:
-        names = [e.kernel.name_at(r.v[LINK] - 4).split("+")[0] for r in walk]
+        names = [evidence.kernel.name_at(r.v[LINK] - 4).split("+")[0] for r in walk]
         callers.append(names[names.index("ftrace_caller") - 1])
     if callers[0] == callers[1]:
         return None
@@ -131,18 +141,18 @@ def _assembly_between(e: Evidence, found: list[list[Record]]) -> Finding | None:
                    f"of function_graph's user found {callers[0]} in its place", seq=found[0][0].seq)
 
 
-def left(e: Evidence) -> Finding | None:
+def left(evidence: Evidence) -> Finding | None:
     """When functions are left without a return, as by longjmp(), each call that does return finds its own frame."""
-    of = calls(e)
+    of = calls(evidence)
     if not of.keys() >= set(CHAIN[:-1]):
         return None
-    stops, handlers = ([r for r in e.truth.hits[name] if r.seq > _bad_since(e)] for name in ("ftrace_graph_stop", "return_to_handler"))
+    stops, handlers = ([r for r in evidence.truth.hits[name] if r.seq > _bad_since(evidence)] for name in ("ftrace_graph_stop", "return_to_handler"))
     if not handlers:
-        return Finding("rare_a to rare_f called each other, the user said yes to each, and none of them returned through return_to_handler", seq=_bad_since(e))
-    past = next((of[name] for name in CHAIN[:-1] if (body := of[name].landed) and body.v[2] != e.kernel.symbol("return_to_handler")), None)
+        return Finding("rare_a to rare_f called each other, the user said yes to each, and none of them returned through return_to_handler", seq=_bad_since(evidence))
+    past = next((of[name] for name in CHAIN[:-1] if (body := of[name].landed) and body.v[2] != evidence.kernel.symbol("return_to_handler")), None)
     if past:
         return Finding(f"{past.name} was called, the user said yes, and the return was not patched", seq=past.seq)
-    went = sorted(((r.seq, name, r.v[0]) for name in ("rare_lost", *(place for _, place, *_ in RETURNS)) for r in e.truth.hits[name]))
+    went = sorted(((r.seq, name, r.v[0]) for name in ("rare_lost", *(place for _, place, *_ in RETURNS)) for r in evidence.truth.hits[name]))
     for n, (function, place, value, *_, newest, fits) in enumerate(RETURNS):
         if function not in of:
             return None
@@ -159,12 +169,12 @@ def left(e: Evidence) -> Finding | None:
             where = f"it went to {went[n][1]} with {went[n][2]:#x}" if n < len(went) else "it did not go to any watched address"
             return Finding(f"{who}. It must go to {place} with {value:#x}, by the frame whose sp fits or, if none fits, by the newest; {where}",
                            mistake=WRONG_FRAME, seq=of[function].seq)
-    return _popped(e) or _nobody_told(e, stops[0]) or _all_told(e)
+    return _popped(evidence) or _nobody_told(evidence, stops[0]) or _all_told(evidence)
 
 
-def _popped(e: Evidence) -> Finding | None:
+def _popped(evidence: Evidence) -> Finding | None:
     """Each such return also pops the frames above its own."""
-    stacks = [r for r in e.truth.rare if r.addr == e.kernel.symbol("rare_stack")]
+    stacks = [r for r in evidence.truth.rare if r.addr == evidence.kernel.symbol("rare_stack")]
     top, free, depth = stacks[0].v[:3]
     for r, (function, _, _, out, *_) in zip(stacks[1:], RETURNS):
         want = (free + 8 * WORDS * (out - 1) if out else top, free + 8 * WORDS * out, depth + out)
@@ -174,18 +184,18 @@ def _popped(e: Evidence) -> Finding | None:
     return None
 
 
-def _nobody_told(e: Evidence, stop: Record) -> Finding | None:
-    late = next((r for r in e.truth.rare if r.seq > stop.seq and r.addr in map(e.kernel.symbol, HANDLERS)), None)
-    return Finding(f"ftrace_graph_stop was called because a frame was bad; after that {e.kernel.name_at(late.addr)} ran, a user's handler", mistake=AFTER_THE_END,
+def _nobody_told(evidence: Evidence, stop: Record) -> Finding | None:
+    late = next((r for r in evidence.truth.rare if r.seq > stop.seq and r.addr in map(evidence.kernel.symbol, HANDLERS)), None)
+    return Finding(f"ftrace_graph_stop was called because a frame was bad; after that {evidence.kernel.name_at(late.addr)} ran, a user's handler", mistake=AFTER_THE_END,
                    seq=late.seq) if late else None
 
 
-def _all_told(e: Evidence) -> Finding | None:
+def _all_told(evidence: Evidence) -> Finding | None:
     """Until graph tracing ends, each entry is told, and each return, or that the function was left."""
-    told = [t for t in _told(e) if t[2] > _bad_since(e) - 1]
+    told = [t for t in _told(evidence) if t[2] > _bad_since(evidence) - 1]
     for n, want in enumerate(TOLD):
         if n >= len(told) or told[n][:2] != want:
-            handler, of, seq = told[n] if n < len(told) else ("", "", _bad_since(e))
+            handler, of, seq = told[n] if n < len(told) else ("", "", _bad_since(evidence))
             return Finding("rare_d and rare_e were left without a return, and rare_c returned: "
                            f"handler {n} of the user must be {want[0]} for {want[1]}, and was "
                            f"{f'{handler} for {of}' if handler else 'none'}",
@@ -193,37 +203,37 @@ def _all_told(e: Evidence) -> Finding | None:
     return None
 
 
-def filter_of_two(e: Evidence) -> Finding | None:
+def filter_of_two(evidence: Evidence) -> Finding | None:
     """Lab 6: two users share a filter, and one of them is unregistered. The other one follows when the filter is written afterwards."""
-    if "rare_outer" not in calls(e) or [handler for handler, name, _ in _told(e) if name == "rare_shared"] == ["rare_entry", "rare_return"]:
+    if "rare_outer" not in calls(evidence) or [handler for handler, name, _ in _told(evidence) if name == "rare_shared"] == ["rare_entry", "rare_return"]:
         return None
     return Finding("two users had one filter, and one of them was unregistered. Then rare_shared was written to the filter and called; the other user must be called at its "
                    "entry and at its return, once each", mistake="filter-change-unheard")
 
 
-def leavers(e: Evidence) -> list[Record]:
+def leavers(evidence: Evidence) -> list[Record]:
     """The results of unregister_ftrace_graph on the two CPUs that unregistered one user, in their order."""
-    return [r for r in e.truth.rare if r.addr == e.kernel.symbol("rare_left")]
+    return [r for r in evidence.truth.rare if r.addr == evidence.kernel.symbol("rare_left")]
 
 
-def left_once(e: Evidence) -> Finding | None:
+def left_once(evidence: Evidence) -> Finding | None:
     """Lab 6: two CPUs unregister one user. The second gets an error, and the user that has the slot by then stays registered."""
-    found = leavers(e)
+    found = leavers(evidence)
     if len(found) < 2:
         return None
     said = [r.v[0] - (r.v[0] >> 63 << 64) for r in found]
     if said != [0, -errno.ENOENT]:
         return Finding("two CPUs unregistered one user; one of them was held before it got ftrace_lock, until the other had done so and had registered another user. "
                        f"unregister_ftrace_graph must return 0 and then -ENOENT, and returned {said[0]} and {said[1]}", mistake=LEFT_TWICE, seq=found[1].seq)
-    if [handler for handler, name, seq in _told(e) if name == "rare_shared" and seq > found[1].seq] != ["rare_entry", "rare_return"]:
+    if [handler for handler, name, seq in _told(evidence) if name == "rare_shared" and seq > found[1].seq] != ["rare_entry", "rare_return"]:
         return Finding("two CPUs unregistered one user, and another user had its slot when the second was refused. Then rare_shared was called; the other user must be "
                        "called at its entry and at its return, once each", mistake=LEFT_TWICE, seq=found[1].seq)
     return None
 
 
-def sizes(e: Evidence) -> Finding | None:
+def sizes(evidence: Evidence) -> Finding | None:
     """Lab 6: entry data have the requested size, rounded up to whole words; or the request is refused."""
-    for r in (r for r in e.truth.rare if r.addr == e.kernel.symbol("rare_data")):
+    for r in (r for r in evidence.truth.rare if r.addr == evidence.kernel.symbol("rare_data")):
         asked, reserved, found, size = r.v
         asked -= (asked >> 63) << 64
         want = -(-asked // 8) * 8 if 0 < asked <= MOST_DATA else 0
@@ -235,9 +245,9 @@ def sizes(e: Evidence) -> Finding | None:
     return None
 
 
-def room(e: Evidence) -> Finding | None:
+def room(evidence: Evidence) -> Finding | None:
     """Lab 6: entry data are reserved as long as they fit, to the last word. A request that does not fit is counted."""
-    for r in (r for r in e.truth.rare if r.addr == e.kernel.symbol("rare_room")):
+    for r in (r for r in evidence.truth.rare if r.addr == evidence.kernel.symbol("rare_room")):
         asked, left, reserved, counted = r.v
         fits, what = asked + 8 <= left, f"a user asked for {asked} bytes of entry data, which take {asked + 8}, and the shadow stack had {left} bytes left"
         if bool(reserved) != fits:

@@ -27,114 +27,125 @@ def mistake_of(isa: Isa, number: int) -> str:
     return "argument-clobbered" if number in (*isa.arguments, isa.static_chain) else "saved-register-lost" if number < 32 else ""
 
 
-def where(e: Evidence, address: int) -> str:
-    lo, hi = e.kernel.text
-    return f"{address:#x}" + (f" ({e.kernel.name_at(address)})" if lo <= address < hi else "")
+def where(evidence: Evidence, address: int) -> str:
+    lo, hi = evidence.kernel.text
+    return f"{address:#x}" + (
+        f" ({evidence.kernel.name_at(address)})" if lo <= address < hi else ""
+    )
 
 
-def registers_kept(e: Evidence) -> Finding | None:
+def registers_kept(evidence: Evidence) -> Finding | None:
     """Every call, traced or not, preserves the registers that it must preserve, and continues after its site."""
-    if e.truth.below:
-        return below_sp(e)
-    for call in e.truth.calls:
-        finding = kept(e, call) or went_on(e, call)
+    if evidence.truth.below:
+        return below_sp(evidence)
+    for call in evidence.truth.calls:
+        finding = kept(evidence, call) or went_on(evidence, call)
         if finding:
             return finding
-    return None if any(call.landed for call in e.truth.calls if call.callbacks) else Finding("no traced call reached the callback and returned to its call site")
+    return None if any(call.landed for call in evidence.truth.calls if call.callbacks) else Finding("no traced call reached the callback and returned to its call site")
 
 
-def below_sp(e: Evidence) -> Finding | None:
+def below_sp(evidence: Evidence) -> Finding | None:
     """A finding if the tracer used memory below sp, or had an unaligned sp: an interrupt may come at any instruction."""
-    for r in e.truth.below:
+    for r in evidence.truth.below:
         what, mistake = ("uses memory below sp, which an interrupt may overwrite: lower sp before you store, and raise it after you load",
                          "stored-below-sp") if r.v[0] % 16 == 0 else (f"ran with sp {r.v[0]:#x}, which is not a multiple of 16", "stack-not-aligned")
-        return Finding(f"{e.kernel.name_at(r.addr)} ({e.kernel.disassemble(r.addr)}) {what}", seq=r.seq, mistake=mistake if e.lab == 1 else "")
+        return Finding(f"{evidence.kernel.name_at(r.addr)} ({evidence.kernel.disassemble(r.addr)}) {what}", seq=r.seq, mistake=mistake if evidence.lab == 1 else "")
     return None
 
 
-def kept(e: Evidence, call: Call, but: int = 0) -> Finding | None:
-    wrong = e.lost(call, but)
+def kept(evidence: Evidence, call: Call, but: int = 0) -> Finding | None:
+    wrong = evidence.lost(call, but)
     if not wrong:
         return None
-    number = max(wrong, key=lambda n: (n in (e.isa.sp, e.isa.fp), -n))
+    number = max(wrong, key=lambda n: (n in (evidence.isa.sp, evidence.isa.fp), -n))
     when = "was traced" if call.callbacks else "was not traced"
-    return Finding(f"{call.name} {when}, on CPU {call.vcpu}, and after its call site {e.isa.names[number]} was not what it had been before",
-                   seq=call.seq, mistake=mistake_of(e.isa, number))
+    return Finding(f"{call.name} {when}, on CPU {call.vcpu}, and after its call site {evidence.isa.names[number]} was not what it had been before",
+                   seq=call.seq, mistake=mistake_of(evidence.isa, number))
 
 
-def went_on(e: Evidence, call: Call) -> Finding | None:
+def went_on(evidence: Evidence, call: Call) -> Finding | None:
     """A finding if the call did not continue at the instruction after its site."""
     if not call.landed or not call.went_astray:
         return None
-    return Finding(f"{call.name} was called, on CPU {call.vcpu}. It must continue at {where(e, call.site.address + 4)}, after its call site, "
-                   f"and continued at {where(e, call.landed.addr)}", seq=call.seq)
+    return Finding(f"{call.name} was called, on CPU {call.vcpu}. It must continue at {where(evidence, call.site.address + 4)}, after its call site, "
+                   f"and continued at {where(evidence, call.landed.addr)}", seq=call.seq)
 
 
 # ---- a return that is patched ----------------------------------------------------------------
 
-def found_as_left(e: Evidence) -> Finding | None:
+def found_as_left(evidence: Evidence) -> Finding | None:
     """Labs 5 and 6: a function begins with the register values of its caller, except for the link register."""
-    if e.truth.below:
-        return below_sp(e)
-    for call in e.truth.calls:
-        wrong = e.lost(call, 1 << e.isa.link)
+    if evidence.truth.below:
+        return below_sp(evidence)
+    for call in evidence.truth.calls:
+        wrong = evidence.lost(call, 1 << evidence.isa.link)
         if wrong:
-            return Finding(f"{call.name} was called, on CPU {call.vcpu}, and after its call site {e.isa.names[wrong[0]]} was not what it had been before",
+            return Finding(f"{call.name} was called, on CPU {call.vcpu}, and after its call site {evidence.isa.names[wrong[0]]} was not what it had been before",
                            seq=call.seq)
     return None
 
 
-def unfinished(e: Evidence) -> Call | None:
+def unfinished(evidence: Evidence) -> Call | None:
     """The last call since the last typed line whose callback ran and that did not continue afterwards."""
-    since = e.typed[-1][0] if e.typed else 0
-    return next((call for call in reversed(e.truth.calls) if call.seq >= since and call.callbacks and not call.landed), None)
+    since = evidence.typed[-1][0] if evidence.typed else 0
+    return next((call for call in reversed(evidence.truth.calls) if call.seq >= since and call.callbacks and not call.landed), None)
 
 
-def spoilt(e: Evidence) -> str:
+def spoilt(evidence: Evidence) -> str:
     """For a boot that ended early: the mistake that may have corrupted it, or ''."""
-    wrong: list[int] = next((numbers for call in e.truth.calls if (numbers := e.lost(call))), [])
+    wrong: list[int] = next(
+        (numbers for call in evidence.truth.calls if (numbers := evidence.lost(call))), []
+    )
     if wrong:
-        return mistake_of(e.isa, max(wrong))
-    wrong_call = callback_arguments(e)
+        return mistake_of(evidence.isa, max(wrong))
+    wrong_call = callback_arguments(evidence)
     return wrong_call.mistake if wrong_call and wrong_call.mistake == "address-taken-for-the-value" else ""
 
 
 # ---- the arguments of a callback, with HOOK=mcount ----------------------------------------------
 
-def callback_arguments(e: Evidence) -> Finding | None:
+def callback_arguments(evidence: Evidence) -> Finding | None:
     """Every callback gets the right ip, parent_ip, op and regs, and a frame record by which the stack can be walked."""
     seen = 0
-    for call in e.truth.calls:
+    for call in evidence.truth.calls:
         for r in call.callbacks:
             seen += 1
-            finding = _arguments_wrong(e, call, r)
+            finding = _arguments_wrong(evidence, call, r)
             if finding:
                 finding.seq = r.seq
                 return finding
-    return lone_callbacks(e) or (None if seen else Finding("no call site reached a callback"))
+    return lone_callbacks(evidence) or (
+        None if seen else Finding("no call site reached a callback")
+    )
 
 
-def lone_callbacks(e: Evidence) -> Finding | None:
+def lone_callbacks(evidence: Evidence) -> Finding | None:
     """A finding if a callback ran in a context that had not just executed a call site."""
-    if not e.truth.lone:
+    if not evidence.truth.lone:
         return None
-    return Finding(f"the tracer's callback ran {len(e.truth.lone)} times on a stack on which no call site had just been executed",
-                   seq=e.truth.lone[-1].seq)
+    return Finding(f"the tracer's callback ran {len(evidence.truth.lone)} times on a stack on which no call site had just been executed",
+                   seq=evidence.truth.lone[-1].seq)
 
 
-def _arguments_wrong(e: Evidence, call: Call, r: Record) -> Finding | None:
-    (ip, parent, op, regs), (below, home, callers, _) = r.v, r.more[:4]
+def _arguments_wrong(evidence: Evidence, call: Call, record: Record) -> Finding | None:
+    (ip, parent, op, regs), (below, home, callers, _) = record.v, record.more[:4]
     stub = f"{call.name} was traced, and the callback's"
     if ip != call.site.address:
-        return Finding(f"{stub} ip was {where(e, ip)}, and not {where(e, call.site.address)}, the call site",
+        return Finding(f"{stub} ip was {where(evidence, ip)}, and not "
+                       f"{where(evidence, call.site.address)}, the call site",
                        mistake="wrong-call-site-offset")
     if parent != call.parent:
-        return Finding(f"{stub} parent_ip was {where(e, parent)}, and not {where(e, call.parent)}, the function's return address"
+        return Finding(f"{stub} parent_ip was {where(evidence, parent)}, and not {where(evidence, call.parent)}, the function's return address"
                        + (": it is the other word of the frame record, the saved frame pointer" if parent == callers else ""),
                        mistake=_mistake_of_parent(call, parent, callers))
-    if op != r.more[8]:
-        return Finding(f"{stub} op was {where(e, op)}, and not the value of function_trace_op",
-                       mistake="address-taken-for-the-value" if op == e.kernel.symbol("function_trace_op") else "")
+    if op != record.more[8]:
+        return Finding(
+            f"{stub} op was {where(evidence, op)}, and not the value of function_trace_op",
+            mistake="address-taken-for-the-value"
+            if op == evidence.kernel.symbol("function_trace_op")
+            else "",
+        )
     if regs:
         return Finding(f"{stub} regs was {regs:#x}, and not 0")
     if (below, home) != (call.fp, call.site.address + 4):
@@ -150,6 +161,6 @@ def _mistake_of_parent(call: Call, parent: int, callers: int) -> str:
     return "parent-of-the-stub" if parent == call.site.address + 4 else ""
 
 
-def pattern_calls(e: Evidence) -> list[Call]:
+def pattern_calls(evidence: Evidence) -> list[Call]:
     """The calls of the function in kern/apps/registers.c."""
-    return [call for call in e.truth.calls if call.name == "registers_call"]
+    return [call for call in evidence.truth.calls if call.name == "registers_call"]

@@ -56,8 +56,8 @@ class Rung:
     stopped: bool = False  # its check also works for a boot that ended early
     console: Check | None = None  # if the console is all of the evidence; None: it cannot be judged then
 
-    def check_of(self, e: Evidence) -> Check | None:
-        return self.console if e.line else self.check
+    def check_of(self, evidence: Evidence) -> Check | None:
+        return self.console if evidence.line else self.check
 
     def judges(self, boot: int) -> bool:
         if SCHEDULES in (boot, *self.cpus):

@@ -36,13 +36,13 @@ class Coverage:
     waits: Callable[[Evidence], str] = lambda e: ""  # the name of a lost rung without which this could not be tried, or ""
 
 
-def too_little(e: Evidence, wanted: Iterable[Coverage]) -> Finding | None:
+def too_little(evidence: Evidence, wanted: Iterable[Coverage]) -> Finding | None:
     """A finding about the first of these of which too little was observed. For a boot that does not try it, `amounts` must have an Amount whose `least` is 0:
     no Amount at all counts as too little."""
     for seen in wanted:
-        for amount in list(seen.amounts(e)) or [Amount("", 0, 1)]:
+        for amount in list(seen.amounts(evidence)) or [Amount("", 0, 1)]:
             if amount.seen < amount.least:
-                rung = seen.waits(e)
+                rung = seen.waits(evidence)
                 return Finding(f"needs: {rung}" if rung else _said(seen.what, amount), kind=Defect.TOO_LITTLE, need=rung)
     return None
 
@@ -69,13 +69,13 @@ def with_one_cpu(seen: Coverage) -> Coverage:
     return replace(seen, amounts=lambda e: seen.amounts(e) if e.smp == 1 else [Amount("", 0, 0)])
 
 
-def _phases(e: Evidence, on: int, off: int) -> list[Phase]:
-    return [*(e.on() if on else []), *(e.off() if off else [])]
+def _phases(evidence: Evidence, on: int, off: int) -> list[Phase]:
+    return [*(evidence.on() if on else []), *(evidence.off() if off else [])]
 
 
-def _not_run(e: Evidence, on: int, off: int) -> Iterator[Amount]:
+def _not_run(evidence: Evidence, on: int, off: int) -> Iterator[Amount]:
     """Amounts for the phases, with a tracer on or off, that are missing in this boot."""
-    for phases, number, when in ((e.on(), on, "with a tracer on"), (e.off(), off, "with no tracer on")):
+    for phases, number, when in ((evidence.on(), on, "with a tracer on"), (evidence.off(), off, "with no tracer on")):
         if len(phases) < number:
             yield Amount(f"workload {len(phases) + 1} of {number} {when}", 0, 1)
 
@@ -83,17 +83,17 @@ def _not_run(e: Evidence, on: int, off: int) -> Iterator[Amount]:
 def in_phases(what: str, on: int, off: int, count: Callable[[Evidence, Phase], int],
               least: Callable[[Evidence, Phase], int]) -> Coverage:
     """Coverage that is counted in each phase: `on` phases with the tracer on, `off` with it off."""
-    def amounts(e: Evidence) -> Iterator[Amount]:
-        yield from (Amount(phase.name, count(e, phase), least(e, phase)) for phase in _phases(e, on, off))
-        yield from _not_run(e, on, off)
+    def amounts(evidence: Evidence) -> Iterator[Amount]:
+        yield from (Amount(phase.name, count(evidence, phase), least(evidence, phase)) for phase in _phases(evidence, on, off))
+        yield from _not_run(evidence, on, off)
     return Coverage(what, amounts)
 
 
 # ---- the workload, in each phase ------------------------------------------------------------
 
-def _calls(e: Evidence, phase: Phase, names: frozenset[str] | None = None) -> int:
+def _calls(evidence: Evidence, phase: Phase, names: frozenset[str] | None = None) -> int:
     """The number of calls that the seed asks for, of all functions or of these."""
-    return sum(names is None or call.function in names for calls in e.expected(phase).contexts.values() for call in calls)
+    return sum(names is None or call.function in names for calls in evidence.expected(phase).contexts.values() for call in calls)
 
 
 def _traced_names(phase: Phase) -> frozenset[str]:
@@ -103,30 +103,30 @@ def _traced_names(phase: Phase) -> frozenset[str]:
     return phase.filter.names if phase.filter else frozenset()
 
 
-def half_of(e: Evidence, phase: Phase, names: frozenset[str]) -> int:
-    return _half(_calls(e, phase, names))
+def half_of(evidence: Evidence, phase: Phase, names: frozenset[str]) -> int:
+    return _half(_calls(evidence, phase, names))
 
 
-def half_of_run(e: Evidence, seed: int) -> int:
-    return _half(expected_run(seed, e.smp).calls)
+def half_of_run(evidence: Evidence, seed: int) -> int:
+    return _half(expected_run(seed, evidence.smp).calls)
 
 
-def _half_of_traced(e: Evidence, phase: Phase) -> int:
-    return half_of(e, phase, _traced_names(phase))
+def _half_of_traced(evidence: Evidence, phase: Phase) -> int:
+    return half_of(evidence, phase, _traced_names(phase))
 
 
-def _half_of_returning(e: Evidence, phase: Phase) -> int:
-    return half_of(e, phase, _traced_names(phase) & phase.returning)
+def _half_of_returning(evidence: Evidence, phase: Phase) -> int:
+    return half_of(evidence, phase, _traced_names(phase) & phase.returning)
 
 
 def ran(on: int, off: int) -> Coverage:
     """Coverage of the workload: the calls of every context in each phase."""
-    def amounts(e: Evidence) -> Iterator[Amount]:
-        for phase in _phases(e, on, off):
-            executed = e.executed_contexts(phase)
-            for name, calls in e.expected(phase).contexts.items():
+    def amounts(evidence: Evidence) -> Iterator[Amount]:
+        for phase in _phases(evidence, on, off):
+            executed = evidence.executed_contexts(phase)
+            for name, calls in evidence.expected(phase).contexts.items():
                 yield Amount(f"{phase.name}, {name}", len(executed.get(name, [])), _half(len(calls)))
-        yield from _not_run(e, on, off)
+        yield from _not_run(evidence, on, off)
     return Coverage("call of the workload", amounts)
 
 
@@ -160,9 +160,9 @@ def registers(on: int, off: int = 0) -> Coverage:
                      lambda e, p: sum(map(_compared, e.calls(p))), lambda e, p: _half_of_traced(e, p) if p.on else _half(_calls(e, p)))
 
 
-def _compared_in_overwritten(e: Evidence) -> Iterator[Amount]:
-    if e.overwritten:
-        yield Amount(e.overwritten.name, sum(map(_compared, e.calls(e.overwritten))), _half(_calls(e, e.overwritten)))
+def _compared_in_overwritten(evidence: Evidence) -> Iterator[Amount]:
+    if evidence.overwritten:
+        yield Amount(evidence.overwritten.name, sum(map(_compared, evidence.calls(evidence.overwritten))), _half(_calls(evidence, evidence.overwritten)))
 
 
 OVERWRITTEN = Coverage("call under a tracer that overwrites every register that it may", _compared_in_overwritten)
@@ -175,8 +175,8 @@ POWERED_OFF = once("'poweroff' typed at the shell", lambda e: sum(line == "power
 SITES = once("call site in the kernel", lambda e: len(e.kernel.sites), len(workload.FUNCTIONS))
 
 
-def _words(e: Evidence, text: bytes) -> Amount:
-    lo, hi = e.kernel.text
+def _words(evidence: Evidence, text: bytes) -> Amount:
+    lo, hi = evidence.kernel.text
     return Amount("", len(text), hi - lo)
 
 
@@ -228,8 +228,8 @@ def went_home(on: int, off: int) -> Coverage:
 
 def returned_compared(on: int) -> Coverage:
     """Returns at which the observer compared the registers."""
-    def compared(e: Evidence, phase: Phase) -> int:
-        backs = (s.leaving.back for s in e.spans(phase) if s.leaving)
+    def compared(evidence: Evidence, phase: Phase) -> int:
+        backs = (s.leaving.back for s in evidence.spans(phase) if s.leaving)
         return sum(bool(back and back.v[0] != KEPT_NOTHING) for back in backs)
     return in_phases("return whose registers were compared", on, 0, compared, _half_of_returning)
 
@@ -258,16 +258,20 @@ def timed(on: int) -> Coverage:
                                   lambda e, p: sum(bool(bounds(s, framed(e, p))) for s in e.spans(p)), _half_of_returning))
 
 
-def _interrupted(e: Evidence) -> Iterator[Amount]:
-    tries, called = frames.tries(e), rare.calls(e)
+def _interrupted(evidence: Evidence) -> Iterator[Amount]:
+    tries, called = frames.tries(evidence), rare.calls(evidence)
     for answer, least, user in ((frames.WANTED, frames.FEW, "a user that says yes"), (frames.REFUSED, frames.FEW, "a user that says no"),
                                 (frames.FULL, 1, "a user for which there is no room")):
         yield Amount(user, sum(t.answer == answer for t in tries), least)
     for name in ("rare_outer", *rare.CHAIN):
         yield Amount(name, int(name in called), 1)
     for name, least in rare.ASKED.items():
-        if e.kernel.symbol(name):
-            yield Amount(name, sum(r.addr == e.kernel.symbol(name) for r in e.truth.rare), least)
+        if evidence.kernel.symbol(name):
+            yield Amount(
+                name,
+                sum(r.addr == evidence.kernel.symbol(name) for r in evidence.truth.rare),
+                least,
+            )
 
 
 INTERRUPTED = with_one_cpu(Coverage("call of a traced function of kern/apps/", _interrupted, lambda e: "off" if checks.rest_at_end(e) else ""))

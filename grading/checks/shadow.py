@@ -83,15 +83,15 @@ class Stack:
         return ""
 
 
-def whole(e: Evidence) -> Finding | None:
+def whole(evidence: Evidence) -> Finding | None:
     """Every thread's shadow stack is consistent after each logged store."""
-    kernel = e.kernel
+    kernel = evidence.kernel
     stack, frame = (kernel.members(name) for name in ("shadow_stack", "shadow_frame"))
     lo, hi = kernel.extent("shadow_push_into")
     stacks: dict[int, Stack] = {}
-    data, ends = 0, iter([*(r.seq for r in e.truth.hits["shadow_users_end"]), NEVER])
+    data, ends = 0, iter([*(r.seq for r in evidence.truth.hits["shadow_users_end"]), NEVER])
     end = next(ends)
-    for r in (r for r in e.truth.writes if r.kind == Kind.WRITE):
+    for r in (r for r in evidence.truth.writes if r.kind == Kind.WRITE):
         while r.seq > end:  # the pages were freed and may have another use now
             data += sum(s.data for s in stacks.values())
             stacks.clear()
@@ -100,13 +100,13 @@ def whole(e: Evidence) -> Finding | None:
         mine = stacks.get(page)
         if lo <= r.addr < hi and not (mine and mine.thread == r.thread):
             data += mine.data if mine else 0
-            mine = stacks[page] = Stack(page, r.thread, stack, frame, signed=e.lab >= 6)
+            mine = stacks[page] = Stack(page, r.thread, stack, frame, signed=evidence.lab >= 6)
         if not mine or mine.thread != r.thread:
             continue
         for word in words(r):
             wrong = mine.store(*word.v[:2])
             if wrong:
                 return Finding(f"CPU {r.vcpu}, at {kernel.name_at(r.addr)}: {wrong}. An interrupt at that moment, whose handler calls traced functions, does harm", seq=r.seq,
-                               mistake="stores-out-of-order" if e.lab == 5 else "")
+                               mistake="stores-out-of-order" if evidence.lab == 5 else "")
     data += sum(s.data for s in stacks.values())
     return None if data else Finding("no user reserved entry data while the observer recorded stores")

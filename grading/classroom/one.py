@@ -170,17 +170,17 @@ def number(path: Path) -> float:
         return 0.0
 
 
-def attempt(folder: Path, n: int, seed: str, built: list[str]) -> dict[str, Any]:
+def attempt(folder: Path, number: int, seed: str, built: list[str]) -> dict[str, Any]:
     """The result of one seed: the entries of grade.json for the architectures that were built, or why there are none."""
     grades, said, harness = [], list[str](), False
-    for at in (folder / f"attempt-{n}-{arch}" for arch in built):
+    for at in (folder / f"attempt-{number}-{arch}" for arch in built):
         status, printed = text(at.with_suffix(".status"), 10).strip(), text(at.with_suffix(".txt"))
         of_arch = cleaned(json.loads((at / "grade.json").read_text())["grades"]) if status in ("0", "1", "3") and (at / "grade.json").is_file() else []
         harness |= status == "3" or not of_arch and not (status == "2" and printed.startswith(BUILD)) and not (status == "1" and printed.startswith("fail: "))
-        said.append(re.sub(rf"^log: \S*/{at.name}/grade/", f"log: attempt-{n}/", printed, flags=re.M))  # where write() puts it
+        said.append(re.sub(rf"^log: \S*/{at.name}/grade/", f"log: attempt-{number}/", printed, flags=re.M))  # where write() puts it
         for grade in of_arch:
             for boot in grade["boots"]:
-                boot["log"] = f"attempt-{n}/{Path(boot['log']).name}"
+                boot["log"] = f"attempt-{number}/{Path(boot['log']).name}"
             grade.pop("replay")
             grades.append(grade)
     return {"seed": seed, "state": HARNESS if harness else GRADED if grades else BUILD, "points": None if harness else sum(g["points"] for g in grades),

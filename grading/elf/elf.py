@@ -108,11 +108,15 @@ class Kernel(Elf):
             text[end - len(rest):end] = rest
         return bytes(text)
 
-    def differing(self, a: bytes, b: bytes) -> list[int]:
+    def differing(self, first: bytes, second: bytes) -> list[int]:
         """The addresses of the words in which two copies of text differ. A word that one copy lacks
         counts as different."""
-        lo, most = self.text[0], max(len(a), len(b))
-        return [] if a == b else [lo + i for i in range(0, most, 4) if a[i:i + 4] != b[i:i + 4]]
+        lo, most = self.text[0], max(len(first), len(second))
+        return (
+            []
+            if first == second
+            else [lo + i for i in range(0, most, 4) if first[i : i + 4] != second[i : i + 4]]
+        )
 
     def place(self, modules: tuple[Module, ...]) -> None:
         """A boot loads these modules too, each at its address. If two have one address, the sites have the names of the last."""

@@ -127,28 +127,28 @@ class _Linker:
             self._apply(r, self._target(r, values[r]), high)
         return self._text
 
-    def _pc(self, r: Rela) -> int:
-        return self._layout.address(r.section, self._base, self._end) + r.offset
+    def _pc(self, rela: Rela) -> int:
+        return self._layout.address(rela.section, self._base, self._end) + rela.offset
 
-    def _target(self, r: Rela, value: int) -> int:
-        return self._end + self._layout.got(r.symbol) if r.kind in self._isa.got else value
+    def _target(self, rela: Rela, value: int) -> int:
+        return self._end + self._layout.got(rela.symbol) if rela.kind in self._isa.got else value
 
     def _put(self, pc: int, mask: int, bits: int) -> None:
         at = pc - self._base
         word = int.from_bytes(self._text[at:at + 4], "little")
         self._text[at:at + 4] = (word & ~mask | bits & mask).to_bytes(4, "little")
 
-    def _apply(self, r: Rela, value: int, high: dict[int, int]) -> None:
+    def _apply(self, rela: Rela, value: int, high: dict[int, int]) -> None:
         """A call of a kernel symbol out of reach goes through an entry, where the architecture has
         entries; a symbol of the module itself must be in reach."""
-        pc, isa = self._pc(r), self._isa
-        if r.kind in isa.by_entry and not -isa.reach <= value - pc < isa.reach:
-            entry = self._base + self._layout.entry(r.symbol)
+        pc, isa = self._pc(rela), self._isa
+        if rela.kind in isa.by_entry and not -isa.reach <= value - pc < isa.reach:
+            entry = self._base + self._layout.entry(rela.symbol)
             for n, word in enumerate(isa.trampoline_to(entry, value)):
                 self._put(entry + 4 * n, 0xFFFFFFFF, word)
             value = entry
-        changes = isa.relocated(r.kind, pc, value, high)
+        changes = isa.relocated(rela.kind, pc, value, high)
         if changes is None:
-            raise self._layout.unknown(r.kind)
+            raise self._layout.unknown(rela.kind)
         for change in changes:
             self._put(*change)

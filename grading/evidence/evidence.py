@@ -56,11 +56,11 @@ def during(window: Window, seen: list[Item]) -> list[Item]:
 
 def once(work: Callable[Concatenate[Evidence, Asked], Answer]) -> Callable[Concatenate[Evidence, Asked], Answer]:
     """A decorator: compute the answer once for each boot and keep it in its Truth, as several rungs need it."""
-    def known(e: Evidence, /, *about: Asked.args, **named: Asked.kwargs) -> Answer:
+    def known(evidence: Evidence, /, *about: Asked.args, **named: Asked.kwargs) -> Answer:
         key = (work, *about, *named.items())
-        if key not in e.truth.known:
-            e.truth.known[key] = work(e, *about, **named)
-        found: Answer = e.truth.known[key]
+        if key not in evidence.truth.known:
+            evidence.truth.known[key] = work(evidence, *about, **named)
+        found: Answer = evidence.truth.known[key]
         return found
     return known
 

@@ -59,83 +59,97 @@ def needs() -> None:
         raise Refused("GDB=1 needs a terminal, and this is not one")
 
 
-def moment(e: Evidence, finding: Finding) -> Moment:
-    if e.why and finding.seq is None:
-        lost = unfinished(e)
-        return _of_record(e, lost.seq) if lost else _at(
-            e, len(e.typed) - 1, again=e.verdict == Verdict.REBOOT, seconds=PATIENCE.get(e.verdict, 0), ends=True)
-    seq = finding.seq if finding.seq is not None else _written(e, finding.address)
+def moment(evidence: Evidence, finding: Finding) -> Moment:
+    if evidence.why and finding.seq is None:
+        lost = unfinished(evidence)
+        return _of_record(evidence, lost.seq) if lost else _at(
+            evidence, len(evidence.typed) - 1, again=evidence.verdict == Verdict.REBOOT, seconds=PATIENCE.get(evidence.verdict, 0), ends=True)
+    seq = finding.seq if finding.seq is not None else _written(evidence, finding.address)
     if seq is not None:
-        return _of_record(e, seq)
-    return _at(e, len(e.typed) if finding.began is None else _line_at(e, finding.began))
+        return _of_record(evidence, seq)
+    return _at(
+        evidence,
+        len(evidence.typed) if finding.began is None else _line_at(evidence, finding.began),
+    )
 
 
-def _at(e: Evidence, index: int, **where: bool | int | None) -> Moment:
+def _at(evidence: Evidence, index: int, **where: bool | int | None) -> Moment:
     before = [AS_MANY_THREADS if line.startswith(ONLY_READS) else line
-              for _, line in e.typed[:max(index, 0)] if line != "poweroff"]
-    return Moment(before, e.typed[index][1] if 0 <= index < len(e.typed) else None, **where)  # type: ignore[arg-type]
+              for _, line in evidence.typed[:max(index, 0)] if line != "poweroff"]
+    return Moment(before, evidence.typed[index][1] if 0 <= index < len(evidence.typed) else None, **where)  # type: ignore[arg-type]
 
 
-def _line_at(e: Evidence, seq: int) -> int:
+def _line_at(evidence: Evidence, seq: int) -> int:
     """The index of the line during which a record was logged; -1: before the first line."""
-    return sum(at <= seq for at, _ in e.typed) - 1
+    return sum(at <= seq for at, _ in evidence.typed) - 1
 
 
-def _log(e: Evidence) -> Path:
-    return e.log.with_suffix(".observer") / "observer.log"
+def _log(evidence: Evidence) -> Path:
+    return evidence.log.with_suffix(".observer") / "observer.log"
 
 
-def _written(e: Evidence, address: int) -> int | None:
+def _written(evidence: Evidence, address: int) -> int | None:
     """The record of the last store into a word of text; None: there was no store."""
-    at = address - e.kernel.text[0]
-    stores = [r.seq for r in saved(_log(e)) if r.kind == Kind.STORE and r.v[0] <= at < r.v[0] + r.size] if address else []
+    at = address - evidence.kernel.text[0]
+    stores = [r.seq for r in saved(_log(evidence)) if r.kind == Kind.STORE and r.v[0] <= at < r.v[0] + r.size] if address else []
     return stores[-1] if stores else None
 
 
-def _of_record(e: Evidence, seq: int) -> Moment:
-    index = _line_at(e, seq)
-    first = e.typed[index][0] if index >= 0 else 0
-    records = [r for r in saved(_log(e), first, seq + 1 + MOST) if r.seq <= seq]
+def _of_record(evidence: Evidence, seq: int) -> Moment:
+    index = _line_at(evidence, seq)
+    first = evidence.typed[index][0] if index >= 0 else 0
+    records = [r for r in saved(_log(evidence), first, seq + 1 + MOST) if r.seq <= seq]
     here = records[-1]
     cpus = [r.vcpu for r in records if r.kind == here.kind and r.addr == here.addr]
     # If only one CPU came to this instruction, it may be another CPU the next time.
     vcpu = here.vcpu if len(set(cpus)) > 1 else None
-    return _at(e, index, address=here.addr, nth=cpus.count(here.vcpu), vcpu=vcpu)
+    return _at(evidence, index, address=here.addr, nth=cpus.count(here.vcpu), vcpu=vcpu)
 
 
-def describe(e: Evidence, m: Moment) -> str:
+def describe(evidence: Evidence, moment: Moment) -> str:
     """A description of the moment, in words."""
-    during = f"during '{m.line}'" if m.line else "while the kernel boots"
-    if m.again:
+    during = f"during '{moment.line}'" if moment.line else "while the kernel boots"
+    if moment.again:
         return f"where the kernel starts again, {during}"
-    if m.ends and m.seconds:
-        return f"{during}, when no prompt has come for {m.seconds} seconds"
-    if m.ends:
+    if moment.ends and moment.seconds:
+        return f"{during}, when no prompt has come for {moment.seconds} seconds"
+    if moment.ends:
         return f"{during}, before the machine ends"
-    if not m.address:
-        return f"before '{m.line}': `console {m.line}` types it" if m.line else "at the prompt, at the end of the run"
-    cpu = f"CPU {m.vcpu} is" if m.vcpu is not None else "it is"
-    return f"{during}, when {cpu} at {e.kernel.name_at(m.address)} ({m.address:#x}) for time {m.nth}"
+    if not moment.address:
+        return f"before '{moment.line}': `console {moment.line}` types it" if moment.line else "at the prompt, at the end of the run"
+    cpu = f"CPU {moment.vcpu} is" if moment.vcpu is not None else "it is"
+    name = evidence.kernel.name_at(moment.address)
+    return f"{during}, when {cpu} at {name} ({moment.address:#x}) for time {moment.nth}"
 
 
-def under_gdb(e: Evidence, rung: Rung, finding: Finding, m: Moment, console: Console) -> int:
+def under_gdb(
+    evidence: Evidence, rung: Rung, finding: Finding, moment: Moment, console: Console
+) -> int:
     if finding.kind == Defect.TOO_LITTLE:
         console.print(f"\n{escape(rung.name)} was lost because something did not happen: there is no moment at which to stop under gdb.",
                       highlight=False, soft_wrap=True)
         return 1
     if finding.schedule:
-        return schedule_under_gdb(e.kernel, e.lab, finding.schedule, e.log.parent, console)
+        return schedule_under_gdb(
+            evidence.kernel, evidence.lab, finding.schedule, evidence.log.parent, console
+        )
     if finding.by_hand:
         console.print(f"\n{escape(rung.name)} was lost by your program on this host, not by a kernel: there is nothing to stop under gdb. "
                       f"By hand:\n{escape(finding.by_hand)}", highlight=False, soft_wrap=True)
         return 1
-    stops = describe(e, m)
-    console.print(f"\nThe same boot again, {e.arch}, {cpus(e.smp)}, under gdb. It stops {escape(stops)}.",
+    stops = describe(evidence, moment)
+    console.print(f"\nThe same boot again, {evidence.arch}, {cpus(evidence.smp)}, under gdb. "
+                  f"It stops {escape(stops)}.",
                   highlight=False, soft_wrap=True)
     with tempfile.NamedTemporaryFile("w", prefix="callsite-moment-", suffix=".json") as file:
-        json.dump({**asdict(m), "why": f"{rung.name}: {finding.why}", "where": stops}, file)
+        json.dump({**asdict(moment), "why": f"{rung.name}: {finding.why}", "where": stops}, file)
         file.flush()
-        return debug.debug(machine_of(e.kernel, e.lab, e.smp), e.kernel.path, [], file.name)
+        return debug.debug(
+            machine_of(evidence.kernel, evidence.lab, evidence.smp),
+            evidence.kernel.path,
+            [],
+            file.name,
+        )
 
 
 def schedule_under_gdb(kernel: Kernel, lab: int, name: str, out: Path, console: Console) -> int:

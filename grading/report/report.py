@@ -135,38 +135,57 @@ def judge(arch: str, lab: int, seed: int, evidence: list[Evidence]) -> Grade:
     return grade_of(arch, lab, seed, evidence, findings_of(lab, evidence))
 
 
-def _judge(rung: Rung, e: Evidence, above: list[Result]) -> Finding | None:
+def _judge(rung: Rung, evidence: Evidence, above: list[Result]) -> Finding | None:
     try:
-        with e.judged():
-            found = _judged(rung, e, above)
-            if found and found.mistake not in rubric.lab(e.lab).mistakes:
+        with evidence.judged():
+            found = _judged(rung, evidence, above)
+            if found and found.mistake not in rubric.lab(evidence.lab).mistakes:
                 found.mistake = ""  # a check that labs share may name a mistake that this lab's handout does not explain
             return found
     except Stopped as stopped:
         if stopped.verdict == Verdict.HARNESS:
-            e.verdict, e.why = stopped.verdict, stopped.why
+            evidence.verdict, evidence.why = stopped.verdict, stopped.why
         return Finding(stopped.why)
 
 
-def _judged(rung: Rung, e: Evidence, above: list[Result]) -> Finding | None:
-    if e.line:
-        return Finding(e.ending()) if e.why or not rung.console else rung.console(e)
-    if not e.why or rung.built:
-        return _unmet(above, e, (above[0].rung.name, *rung.needs) if above else ()) or (
-            (found := rung.check(e) or too_little(e, rung.seen)) and (_unmet(above, e, rung.follows) or found))
-    return rung.stopped and rung.check(e) or Finding(_ending(e), mistake=rubric.lab(e.lab).ended(e))
+def _judged(rung: Rung, evidence: Evidence, above: list[Result]) -> Finding | None:
+    if evidence.line:
+        return (
+            Finding(evidence.ending())
+            if evidence.why or not rung.console
+            else rung.console(evidence)
+        )
+    if not evidence.why or rung.built:
+        return _unmet(above, evidence, (above[0].rung.name, *rung.needs) if above else ()) or (
+            (found := rung.check(evidence) or too_little(evidence, rung.seen)) and (_unmet(above, evidence, rung.follows) or found))
+    return (
+        rung.stopped
+        and rung.check(evidence)
+        or Finding(_ending(evidence), mistake=rubric.lab(evidence.lab).ended(evidence))
+    )
 
 
-def _ending(e: Evidence) -> str:
+def _ending(evidence: Evidence) -> str:
     """A finding that says how the boot ended, and what was wrong before that: the code where it ended may be right."""
-    before = earlier_defect(e) if e.verdict != Verdict.HARNESS else ""
-    return f"{e.ending()}. {before}" if before else e.ending()
+    before = earlier_defect(evidence) if evidence.verdict != Verdict.HARNESS else ""
+    return f"{evidence.ending()}. {before}" if before else evidence.ending()
 
 
-def _unmet(above: list[Result], e: Evidence, names: tuple[str, ...]) -> Finding | None:
+def _unmet(above: list[Result], evidence: Evidence, names: tuple[str, ...]) -> Finding | None:
     """A finding if one of these rungs was not reached in the same boot. The boot of the schedules needs them in all boots."""
-    name = next((r.rung.name for r in above if r.rung.name in names and (
-        r.findings.get(e.boot) or e.boot == SCHEDULES and any(r.findings.values()))), "")
+    name = next(
+        (
+            r.rung.name
+            for r in above
+            if r.rung.name in names
+            and (
+                r.findings.get(evidence.boot)
+                or evidence.boot == SCHEDULES
+                and any(r.findings.values())
+            )
+        ),
+        "",
+    )
     return Finding(f"needs: {name}", need=name) if name else None
 
 

@@ -30,17 +30,17 @@ def spent() -> float:
     return sum(os.times()[:4])
 
 
-def lines(e: Evidence) -> list[str]:
+def lines(evidence: Evidence) -> list[str]:
     """The lines that were typed. A background program and all lines up to its `wait` become one line: otherwise its output would hide
     the next prompt."""
-    typed = "\n".join(line for _, line in e.typed[:-1])
+    typed = "\n".join(line for _, line in evidence.typed[:-1])
     return typed.replace(" &\n", " & ; ").replace("\nwait\n", " ; wait\n").split("\n")
 
 
-def typed_again(e: Evidence, log: Path) -> None:
-    with Run(machine_of(e.kernel, e.lab, e.smp), log) as machine:
+def typed_again(evidence: Evidence, log: Path) -> None:
+    with Run(machine_of(evidence.kernel, evidence.lab, evidence.smp), log) as machine:
         machine.console.wait_ready(WORKLOAD_SECONDS)
-        for line in lines(e):
+        for line in lines(evidence):
             machine.console.command(line, WORKLOAD_SECONDS)
         machine.power_off()
 

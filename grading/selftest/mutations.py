@@ -165,15 +165,19 @@ def in_assembly(lines: list[str], code: list[str]) -> Iterator[Edit]:
                 yield Edit(kind, at, [line[:begin] + new + line[end:]])
 
 
-def words_of_assembly(m: re.Match[str]) -> Iterator[tuple[str, int, int, str]]:
-    yield "instruction", m.start(1), m.end(), ""
-    if m[1] in OPPOSITE:
-        yield "condition", m.start(1), m.end(1), OPPOSITE[m[1]]
-    if m[2]:
-        for word in REGISTER.finditer(m[2]):
-            yield "register", m.start(2) + word.start(), m.start(2) + word.end(), neighbour(word[0])
-        for word in OFFSET.finditer(m[2]):
-            yield "offset", m.start(2) + word.start(), m.start(2) + word.end(), f"{word[0]} + 8"
+def words_of_assembly(match: re.Match[str]) -> Iterator[tuple[str, int, int, str]]:
+    yield "instruction", match.start(1), match.end(), ""
+    if match[1] in OPPOSITE:
+        yield "condition", match.start(1), match.end(1), OPPOSITE[match[1]]
+    if match[2]:
+        for word in REGISTER.finditer(match[2]):
+            yield "register", match.start(2) + word.start(), match.start(2) + word.end(), neighbour(
+                word[0]
+            )
+        for word in OFFSET.finditer(match[2]):
+            yield "offset", match.start(2) + word.start(), match.start(
+                2
+            ) + word.end(), f"{word[0]} + 8"
 
 
 def neighbour(register: str) -> str:

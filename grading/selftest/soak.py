@@ -77,12 +77,12 @@ def begun(log: Path, about: Line) -> list[Line]:
     return lines
 
 
-def wanted(about: Line, n: int) -> Line:
+def wanted(about: Line, number: int) -> Line:
     """The n-th grade: every lab and architecture in turn; after two rounds of them there is one beside busy processes."""
     cells = [(lab, arch) for lab in about["lab"] for arch in about["arch"]]
-    again, nth = divmod(n, len(cells))
-    seed = hashlib.sha256(f"{about['seed']} {n}".encode()).hexdigest()[:16]
-    return {"number": n, "lab": cells[nth][0], "arch": cells[nth][1], "seed": seed, "busy": again % 3 == 2}
+    again, nth = divmod(number, len(cells))
+    seed = hashlib.sha256(f"{about['seed']} {number}".encode()).hexdigest()[:16]
+    return {"number": number, "lab": cells[nth][0], "arch": cells[nth][1], "seed": seed, "busy": again % 3 == 2}
 
 
 class Busy:
@@ -171,9 +171,9 @@ def main() -> int:
     lines = begun(log, {"made_of": build(options.lab, options.arch), **{n: vars(options)[n] for n in ("seed", "lab", "arch")}})
     busy = Busy()
 
-    def graded(n: int) -> Line:
-        one = wanted(lines[0], n)
-        return {**one, "result": grade(one, FOLDER / str(n), busy)}
+    def graded(number: int) -> Line:
+        one = wanted(lines[0], number)
+        return {**one, "result": grade(one, FOLDER / str(number), busy)}
 
     with ThreadPoolExecutor(options.jobs) as pool:
         for one in pool.map(graded, range(len(lines) - 1, options.count)):  # in this order, so that the log has no gaps

@@ -35,20 +35,20 @@ class _Work:
     def __init__(self) -> None:
         self.calls: list[str] = []
 
-    def call(self, part: str, x: int) -> int:
-        x &= MASK
+    def call(self, part: str, value: int) -> int:
+        value &= MASK
         self.calls.append(part)
         if part == "leaf":
-            return mix(x)
+            return mix(value)
         if part == "twig":
-            left = self.call("leaf", x)
-            return (left * 31 + self.call("leaf", x + 1)) & MASK
+            left = self.call("leaf", value)
+            return (left * 31 + self.call("leaf", value + 1)) & MASK
         if part == "bough":
-            return self.call("leaf", x + 2) if x & 1 else self.call("twig", x + 3)
-        if not x & 7:
-            return x
-        leaf = self.call("leaf", x)
-        return leaf ^ self.call("root", (x & 7) - 1)
+            return self.call("leaf", value + 2) if value & 1 else self.call("twig", value + 3)
+        if not value & 7:
+            return value
+        leaf = self.call("leaf", value)
+        return leaf ^ self.call("root", (value & 7) - 1)
 
 
 def expect(run: SeededRun) -> Expected:

@@ -108,14 +108,14 @@ FUNCTIONS = [*NUMBER, "wl_begin", "wl_end"]
 PASSED = {WIDE: (1, 3, 4, 5, 6, 7)}  # the numbers of the known arguments; of all other functions the second
 
 
-def mix(z: int) -> int:
-    z = (z ^ z >> 30) * 0xBF58476D1CE4E5B9 & MASK
-    z = (z ^ z >> 27) * 0x94D049BB133111EB & MASK
-    return z ^ z >> 31
+def mix(value: int) -> int:
+    value = (value ^ value >> 30) * 0xBF58476D1CE4E5B9 & MASK
+    value = (value ^ value >> 27) * 0x94D049BB133111EB & MASK
+    return value ^ value >> 31
 
 
-def byte(v: int, i: int) -> int:
-    return v >> (8 * i) & 0xFF
+def byte(value: int, index: int) -> int:
+    return value >> (8 * index) & 0xFF
 
 
 class Generator:

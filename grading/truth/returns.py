@@ -150,16 +150,16 @@ class Reader:
         self.returns = Returns()
         self._contexts: dict[tuple[int, int, int], _Context] = defaultdict(_Context)
 
-    def site(self, r: Record, call: Call) -> None:
-        context = self._contexts[r.context]
-        self._arrive(context, r)
-        if r.addr + 4 not in self.places.bodies:
+    def site(self, record: Record, call: Call) -> None:
+        context = self._contexts[record.context]
+        self._arrive(context, record)
+        if record.addr + 4 not in self.places.bodies:
             return
         top = context.stack[-1] if context.stack else None
         tail = bool(top and call.sp == top.call.sp)  # the maker's stack frame is popped: this call returns in its place
         home = top.home if tail and top else call.parent
         below, transit = self._under(call)
-        span = Span(call, r.insns, top, tail, home, below, transit)
+        span = Span(call, record.insns, top, tail, home, below, transit)
         context.stack.append(span)
         self.returns.spans.append(span)
 
@@ -177,43 +177,43 @@ class Reader:
                 return top, tuple(transit + ([top] if not top.body else []))
         return None, tuple(transit)
 
-    def handler(self, r: Record) -> None:
-        context = self._contexts[r.context]
+    def handler(self, record: Record) -> None:
+        context = self._contexts[record.context]
         if context.leaving:
-            context.leaving.hits.append(r)
+            context.leaving.hits.append(record)
         else:
-            self.returns.stray.append(r)
+            self.returns.stray.append(record)
 
-    def user_handler(self, r: Record) -> None:
-        context = self._contexts[r.context]
+    def user_handler(self, record: Record) -> None:
+        context = self._contexts[record.context]
         if context.leaving:
-            context.leaving.user_handlers.append(r)
+            context.leaving.user_handlers.append(record)
 
-    def body(self, r: Record) -> None:
-        context = self._contexts[r.context]
-        self._arrive(context, r)
+    def body(self, record: Record) -> None:
+        context = self._contexts[record.context]
+        self._arrive(context, record)
         top = context.stack[-1] if context.stack else None
-        if top and not top.body and top.call.site.address + 4 == r.addr:
-            top.body = r
+        if top and not top.body and top.call.site.address + 4 == record.addr:
+            top.body = record
 
-    def home(self, r: Record) -> None:
-        self._arrive(self._contexts[r.context], r)
+    def home(self, record: Record) -> None:
+        self._arrive(self._contexts[record.context], record)
 
-    def exit(self, r: Record) -> None:
-        context = self._contexts[r.context]
-        self._arrive(context, r)
+    def exit(self, record: Record) -> None:
+        context = self._contexts[record.context]
+        self._arrive(context, record)
         spans: list[Span] = []
         while context.stack and (not spans or spans[-1].tail):
             spans.append(context.stack.pop())
-        if not spans or spans[0].call.site is not self.places.exits[r.addr]:
-            self.returns.unmatched.append(r)
+        if not spans or spans[0].call.site is not self.places.exits[record.addr]:
+            self.returns.unmatched.append(record)
             return
-        context.leaving = Leaving(spans, r)
+        context.leaving = Leaving(spans, record)
         for span in spans:
             span.leaving = context.leaving
 
-    def _arrive(self, context: _Context, r: Record) -> None:
+    def _arrive(self, context: _Context, record: Record) -> None:
         """A context executes again, so the call that was returning has returned to this record's address."""
         if context.leaving:
-            context.leaving.back = r
+            context.leaving.back = record
             context.leaving = None

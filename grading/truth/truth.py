@@ -308,112 +308,115 @@ class _Reader:
             Kind.MIDDLE: t.middle.append, Kind.BELOW: t.below.append, Kind.WRITE: t.writes.append, Kind.READ: t.writes.append,
             Kind.START: lambda r: None}
 
-    def _looked(self, r: Record) -> bool:
+    def _looked(self, record: Record) -> bool:
         """Did this CPU's last call site or callback, at this or a lower interrupt level, belong to the same recording?"""
-        recording, level = self._levels.get(r.vcpu, (0, 0))
-        self._levels[r.vcpu] = r.size, min(level, r.level) if recording == r.size else r.level
-        return recording == r.size and level <= r.level
+        recording, level = self._levels.get(record.vcpu, (0, 0))
+        self._levels[record.vcpu] = (
+            record.size,
+            min(level, record.level) if recording == record.size else record.level,
+        )
+        return recording == record.size and level <= record.level
 
-    def _site(self, r: Record) -> None:
-        who = r.context
-        self._looked(r)
+    def _site(self, record: Record) -> None:
+        who = record.context
+        self._looked(record)
         before = self._open.get(who)
-        if before and r.v[0] != KEPT_NOTHING:
-            before.landed = r
-        self._online.add(r.vcpu)
-        call = self._open[who] = Call(r.seq, r.vcpu, r.thread, r.level, self._kernel.site_at[r.addr], r.word, r.trap, r.insns,
-                                      r.v[1], r.v[2], r.v[3])
+        if before and record.v[0] != KEPT_NOTHING:
+            before.landed = record
+        self._online.add(record.vcpu)
+        call = self._open[who] = Call(record.seq, record.vcpu, record.thread, record.level, self._kernel.site_at[record.addr], record.word, record.trap, record.insns,
+                                      record.v[1], record.v[2], record.v[3])
         entered = self._entered.pop(who, None)
         if entered and entered.addr == call.site.function.start:
             call.arguments = entered.more
         self.truth.calls.append(call)
-        self._returns.site(r, call)
+        self._returns.site(record, call)
 
-    def _body(self, r: Record) -> None:
-        call = self._land(r)
-        if call and call.site.address + 4 == r.addr and r.more:
-            call.arguments = r.more
-        self._returns.body(r)
+    def _body(self, record: Record) -> None:
+        call = self._land(record)
+        if call and call.site.address + 4 == record.addr and record.more:
+            call.arguments = record.more
+        self._returns.body(record)
 
-    def _home(self, r: Record) -> None:
-        self._land(r)
-        self._returns.home(r)
+    def _home(self, record: Record) -> None:
+        self._land(record)
+        self._returns.home(record)
 
-    def _land(self, r: Record) -> Call | None:
+    def _land(self, record: Record) -> Call | None:
         """The open call that continues at this record, if there is one."""
-        call = self._open.pop(r.context, None)
+        call = self._open.pop(record.context, None)
         if not call or call.landed:
             return None
-        call.landed = r
+        call.landed = record
         return call
 
-    def _callback(self, r: Record) -> None:
-        if r.addr in self._apart:
-            self._apart[r.addr].append(r)
+    def _callback(self, record: Record) -> None:
+        if record.addr in self._apart:
+            self._apart[record.addr].append(record)
             return
-        self.truth.callbacks.append(r)
-        looked, call = self._looked(r), self._open.get(r.context)
+        self.truth.callbacks.append(record)
+        looked, call = self._looked(record), self._open.get(record.context)
         if call:
-            call.callbacks.append(r)
+            call.callbacks.append(record)
         elif looked:
-            self.truth.lone.append(r)
-        if r.addr in self._handlers:
-            self.truth.users.append(r)
-        if r.addr in self._at_return:
-            self._returns.user_handler(r)
-        if self._users[0] <= r.v[1] < self._users[1]:
-            user = (r.v[1] - self._users[0]) // self._user_size
-            if r.addr == self._entry_of_user:
-                self._tell(r, user, AT_ENTRY, r.more[9])
-            elif r.addr == self._return_of_user:
-                self._telling[r.context] = user
+            self.truth.lone.append(record)
+        if record.addr in self._handlers:
+            self.truth.users.append(record)
+        if record.addr in self._at_return:
+            self._returns.user_handler(record)
+        if self._users[0] <= record.v[1] < self._users[1]:
+            user = (record.v[1] - self._users[0]) // self._user_size
+            if record.addr == self._entry_of_user:
+                self._tell(record, user, AT_ENTRY, record.more[9])
+            elif record.addr == self._return_of_user:
+                self._telling[record.context] = user
 
-    def _tell(self, r: Record, user: int, what: int, value: int) -> None:
-        self.truth.user_events.append(UserEvent(r.seq, r.vcpu, r.thread, r.level, user, what, value))
+    def _tell(self, record: Record, user: int, what: int, value: int) -> None:
+        self.truth.user_events.append(UserEvent(record.seq, record.vcpu, record.thread, record.level, user, what, value))
 
-    def _hit(self, r: Record) -> None:
-        if r.addr in self._kept:
-            what = self._kept[r.addr]
-            if what == AT_RETURN or r.v[0]:
-                self._tell(r, self._telling.get(r.context, -1), what, r.v[1])
-        elif r.more:
-            self._entered[r.context] = r
+    def _hit(self, record: Record) -> None:
+        if record.addr in self._kept:
+            what = self._kept[record.addr]
+            if what == AT_RETURN or record.v[0]:
+                self._tell(record, self._telling.get(record.context, -1), what, record.v[1])
+        elif record.more:
+            self._entered[record.context] = record
         else:
-            self.truth.hits[self._named.get(r.addr, "step")].append(r)
-            if r.addr == self._returns.places.handler:
-                self._returns.handler(r)
+            self.truth.hits[self._named.get(record.addr, "step")].append(record)
+            if record.addr == self._returns.places.handler:
+                self._returns.handler(record)
 
-    def _vector(self, r: Record) -> None:
-        self._online.add(r.vcpu)
-        self.truth.traps.append(r)
+    def _vector(self, record: Record) -> None:
+        self._online.add(record.vcpu)
+        self.truth.traps.append(record)
 
-    def _store(self, r: Record) -> None:
+    def _store(self, record: Record) -> None:
         """The second store of the same word is the one of arch_sync_line() (kern/arch.h)."""
-        last = self._stored.get(r.vcpu)
-        self._stored[r.vcpu] = r
-        if last and (last.v, last.size) == (r.v, r.size):
+        last = self._stored.get(record.vcpu)
+        self._stored[record.vcpu] = record
+        if last and (last.v, last.size) == (record.v, record.size):
             return
-        self.truth.stores.append(r)
-        if r.vcpu in self._batches:
-            self._batches[r.vcpu].stores.append(r)
+        self.truth.stores.append(record)
+        if record.vcpu in self._batches:
+            self._batches[record.vcpu].stores.append(record)
 
-    def _point(self, r: Record) -> None:
-        name = self._named[r.addr]
-        self.truth.hits[name].append(r)
+    def _point(self, record: Record) -> None:
+        name = self._named[record.addr]
+        self.truth.hits[name].append(record)
         if name == "ftrace_batch_begin":
-            batch = Batch(r.vcpu, r.seq, online=frozenset(self._online | {r.vcpu}))
-            self._batches[r.vcpu] = batch
+            batch = Batch(record.vcpu, record.seq, online=frozenset(self._online | {record.vcpu}))
+            self._batches[record.vcpu] = batch
             self.truth.batches.append(batch)
-        elif r.vcpu in self._batches:
-            self._in_batch(r, name, self._batches[r.vcpu])
+        elif record.vcpu in self._batches:
+            self._in_batch(record, name, self._batches[record.vcpu])
 
-    def _in_batch(self, r: Record, name: str, batch: Batch) -> None:
+    def _in_batch(self, record: Record, name: str, batch: Batch) -> None:
         if name in BATCH_STEPS:
-            batch.steps.append((name, r.seq))
-        elif r.addr in self._into_sync:
+            batch.steps.append((name, record.seq))
+        elif record.addr in self._into_sync:
             batch.syncing = True
         elif name == ("end of arch_sync_all" if batch.syncing else "end of ftrace_batch_end"):
-            self._batches.pop(r.vcpu).end = r.seq
+            self._batches.pop(record.vcpu).end = record.seq
 
 
 def read(kernel: Kernel, records: Iterable[Record], followed: tuple[str, ...] = returns.FOLLOWED) -> Truth:

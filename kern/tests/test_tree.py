@@ -43,6 +43,17 @@ def named_twice(scope: ast.Module | ast.ClassDef) -> Iterator[tuple[str, int]]:
         seen.update(names)
 
 
+def letters(scope: ast.Module) -> Iterator[str]:
+    """The parameters of one letter of public functions, with the function and the line."""
+    for node in ast.walk(scope):
+        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)) and (node.name.startswith("__") or not node.name.startswith("_")):
+            given = node.args
+            several = (*given.posonlyargs, *given.args, *given.kwonlyargs)
+            for parameter in (*several, given.vararg, given.kwarg):
+                if parameter and re.fullmatch("[A-Za-z]", parameter.arg):
+                    yield f"{node.lineno}: {node.name}({parameter.arg})"
+
+
 class Tree(unittest.TestCase):
     def test_no_file_is_empty(self) -> None:
         self.assertEqual([str(p) for p in files() if not (ROOT / p).stat().st_size and p.name not in EMPTY], [])
@@ -95,6 +106,26 @@ class Tree(unittest.TestCase):
         self.assertEqual(twice, [])
         self.assertEqual(list(named_twice(ast.parse("A = 1\nclass B:\n    def f(self): pass\n    def f(self): pass\nA, C = 2, 3"))),
                          [("f", 4), ("A", 5)])
+
+    def test_a_parameter_of_a_public_function_is_a_word(self) -> None:
+        """Loop variables, lambdas and functions that begin with _ may have letters."""
+        text = """
+def f(a, *, b=1, **c): pass
+class K:
+    def __init__(self, d): pass
+    def g(self, word, _): pass
+    def _h(self, e): pass
+x = lambda y: [z for z in y]
+"""
+        self.assertEqual(
+            ["2: f(a)", "2: f(b)", "2: f(c)", "4: __init__(d)"], list(letters(ast.parse(text)))
+        )
+        found = [
+            f"{path}:{letter}"
+            for path in product("grading/*.py", "qemu/*.py", "labs/*.py")
+            for letter in letters(ast.parse((ROOT / path).read_text()))
+        ]
+        self.assertEqual([], found)
 
     def test_every_macro_is_used(self) -> None:
         sources = [path for path in files("kern", "boot", "labs") if path.suffix in (".c", ".h", ".S", ".cc", ".edit")]

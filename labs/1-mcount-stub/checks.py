@@ -36,34 +36,41 @@ ADVICE = {"saved-in-a-global", "traced-the-tracer"}  # the second is an error of
 
 # ---- between two instructions of _mcount ----------------------------------------
 
-def steps_right(e: Evidence) -> Finding | None:
+def steps_right(evidence: Evidence) -> Finding | None:
     """sp and the reserved registers are right after every instruction of _mcount, as an interrupt may come at any time."""
-    if not e.steps.why:
+    if not evidence.steps.why:
         return None
-    when = "while a tracer was on" if e.steps.traced else "while no tracer was on"
-    call = next((c for c in pattern_calls(e) if bool(c.callbacks) == e.steps.traced), None)
-    return Finding(f"_mcount was called {when}: {e.steps.why}", seq=call.seq if call else None, mistake=e.steps.mistake)
+    when = "while a tracer was on" if evidence.steps.traced else "while no tracer was on"
+    call = next(
+        (c for c in pattern_calls(evidence) if bool(c.callbacks) == evidence.steps.traced), None
+    )
+    return Finding(f"_mcount was called {when}: {evidence.steps.why}", seq=call.seq if call else None, mistake=evidence.steps.mistake)
 
 
 # ---- called, or not ---------------------------------------------------------------
 
-def something_traced(e: Evidence) -> Finding | None:
-    for phase in e.on():
-        if not during(phase, e.truth.callbacks):
+def something_traced(evidence: Evidence) -> Finding | None:
+    for phase in evidence.on():
+        if not during(phase, evidence.truth.callbacks):
             return Finding(f"{phase.name}: the tracer's callback never ran", began=phase.first)
         if not phase.trace or not phase.trace.events:
             return Finding(f"{phase.name}: no event is printed", began=phase.first)
     return None
 
 
-def stub_called(e: Evidence) -> Finding | None:
+def stub_called(evidence: Evidence) -> Finding | None:
     """Each executed call site entered _mcount."""
-    mcount = e.kernel.symbol("_mcount")
+    mcount = evidence.kernel.symbol("_mcount")
     seen = False
-    windows = [(p.first, p.last) for p in [*e.phases, *([e.overwritten] if e.overwritten else [])]]
-    for window in [(0, sys.maxsize)] if e.why else windows:
-        sites = Counter(c.vcpu for c in between(e.truth.calls, *window))
-        entered = Counter(r.vcpu for r in between(e.truth.trampolines, *window) if r.addr == mcount)
+    windows = [
+        (p.first, p.last)
+        for p in [*evidence.phases, *([evidence.overwritten] if evidence.overwritten else [])]
+    ]
+    for window in [(0, sys.maxsize)] if evidence.why else windows:
+        sites = Counter(c.vcpu for c in between(evidence.truth.calls, *window))
+        entered = Counter(
+            r.vcpu for r in between(evidence.truth.trampolines, *window) if r.addr == mcount
+        )
         seen = seen or bool(sites)
         for cpu in sites | entered:
             if abs(sites[cpu] - entered[cpu]) > 1:  # the window may begin or end in the middle of a call
@@ -71,44 +78,44 @@ def stub_called(e: Evidence) -> Finding | None:
     return None if seen else Finding("no call site was executed")
 
 
-def silent_callback(e: Evidence) -> Finding | None:
-    finding = no_hits(e, e.truth.callbacks, "the tracer's callback")
+def silent_callback(evidence: Evidence) -> Finding | None:
+    finding = no_hits(evidence, evidence.truth.callbacks, "the tracer's callback")
     if finding:
         return finding
-    for phase in e.off():
-        hits = during(phase, e.truth.hits["ftrace_stub"])
+    for phase in evidence.off():
+        hits = during(phase, evidence.truth.hits["ftrace_stub"])
         if hits:
             return Finding(f"{phase.name}: _mcount called ftrace_stub {len(hits)} times while no tracer was on. When "
                            "ftrace_trace_function holds ftrace_stub, _mcount must return without a call", seq=hits[0].seq)
     return None
 
 
-def _for_nobody(e: Evidence, finding: Finding) -> str:
-    return "stub-called-for-nobody" if e.truth.hits["ftrace_stub"] else ""
+def _for_nobody(evidence: Evidence, finding: Finding) -> str:
+    return "stub-called-for-nobody" if evidence.truth.hits["ftrace_stub"] else ""
 
 
-def _wrong_way_round(e: Evidence, finding: Finding) -> str:
+def _wrong_way_round(evidence: Evidence, finding: Finding) -> str:
     """The function in the pointer was called while it was ftrace_stub, but not while it was a tracer."""
-    called = any(during(phase, e.truth.callbacks) for phase in e.on())
-    return "asked-the-wrong-way-round" if e.truth.hits["ftrace_stub"] and not called else ""
+    called = any(during(phase, evidence.truth.callbacks) for phase in evidence.on())
+    return "asked-the-wrong-way-round" if evidence.truth.hits["ftrace_stub"] and not called else ""
 
 
-def _own_parents(e: Evidence, finding: Finding) -> str:
-    events = [event for phase in e.on() if phase.trace for event in phase.trace.events]
+def _own_parents(evidence: Evidence, finding: Finding) -> str:
+    events = [event for phase in evidence.on() if phase.trace for event in phase.trace.events]
     return "parent-of-the-stub" if sum(v.parent == v.func for v in events) * 2 > len(events) else ""
 
 
 # ---- a boot that ended early --------------------------------------------------------
 
-def ended(e: Evidence) -> str:
-    if e.steps.mistake:
-        return e.steps.mistake
-    if spoilt(e):
-        return spoilt(e)
-    if back_into(e, "_mcount"):
+def ended(evidence: Evidence) -> str:
+    if evidence.steps.mistake:
+        return evidence.steps.mistake
+    if spoilt(evidence):
+        return spoilt(evidence)
+    if back_into(evidence, "_mcount"):
         return "return-address-lost"
-    variable = e.kernel.symbol("ftrace_trace_function")
-    if any(r.v[1] == variable for r in e.truth.traps):
+    variable = evidence.kernel.symbol("ftrace_trace_function")
+    if any(r.v[1] == variable for r in evidence.truth.traps):
         return "pointer-taken-for-the-function"  # the CPU tried to execute data
     return ""
 

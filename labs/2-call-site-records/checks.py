@@ -20,66 +20,66 @@ from grading.verdict import Verdict
 PAGE = "labs/2-call-site-records/handout.md"
 
 
-def something_recorded(e: Evidence) -> Finding | None:
-    return _no_sites(e) or (None if e.kernel.records() else _empty(e))
+def something_recorded(evidence: Evidence) -> Finding | None:
+    return _no_sites(evidence) or (None if evidence.kernel.records() else _empty(evidence))
 
 
-def _no_sites(e: Evidence) -> Finding | None:
-    extra = sorted({a for a, _ in e.kernel.records()} - set(e.kernel.site_at))
-    return Finding(f"{len(extra)} entries of the table are not call sites, first {e.kernel.name_at(extra[0])}") if extra else None
+def _no_sites(evidence: Evidence) -> Finding | None:
+    extra = sorted({a for a, _ in evidence.kernel.records()} - set(evidence.kernel.site_at))
+    return Finding(f"{len(extra)} entries of the table are not call sites, first {evidence.kernel.name_at(extra[0])}") if extra else None
 
 
 def of_the_build(check: Check) -> Check:
     """The check; its findings get the command that runs recordmcount by hand, as the table is built on the host."""
-    def by_hand(e: Evidence) -> Finding | None:
-        finding, tool = check(e), _tool(e)
+    def by_hand(evidence: Evidence) -> Finding | None:
+        finding, tool = check(evidence), _tool(evidence)
         if finding and tool and not finding.by_hand:
-            finding.by_hand = recordmcount.by_hand(tool, e.kernel.path)
+            finding.by_hand = recordmcount.by_hand(tool, evidence.kernel.path)
         return finding
     return by_hand
 
 
-def _empty(e: Evidence) -> Finding:
+def _empty(evidence: Evidence) -> Finding:
     """A finding that shows the first call, so that the student can work out by hand what call_target should return."""
-    if not e.kernel.sites:
+    if not evidence.kernel.sites:
         return Finding("the table is empty")
-    first, mcount = e.kernel.sites[0], e.kernel.symbol("_mcount")
-    words = [first.address - 4, first.address] if e.isa.pair else [first.address]
-    known = [f"if both are written, see {PAGE}#stale-previous-word"] if e.isa.pair else []
+    first, mcount = evidence.kernel.sites[0], evidence.kernel.symbol("_mcount")
+    words = [first.address - 4, first.address] if evidence.isa.pair else [first.address]
+    known = [f"if both are written, see {PAGE}#stale-previous-word"] if evidence.isa.pair else []
     return Finding(f"the table is empty: call_target and find_calls found no call whose target is _mcount ({mcount:#x}), and the kernel has "
-                   f"{len(e.kernel.sites)}",
+                   f"{len(evidence.kernel.sites)}",
                    site=[f"the first, in {first.function.name}:",
-                         *(f"{a:#x}: {e.kernel.word(a):08x}  {e.kernel.disassemble(a)}" for a in words), *known])
+                         *(f"{a:#x}: {evidence.kernel.word(a):08x}  {evidence.kernel.disassemble(a)}" for a in words), *known])
 
 
-def table_complete(e: Evidence) -> Finding | None:
+def table_complete(evidence: Evidence) -> Finding | None:
     """The table has exactly the call sites that the compiler made."""
-    table, sites = {a for a, _ in e.kernel.records()}, set(e.kernel.site_at)
+    table, sites = {a for a, _ in evidence.kernel.records()}, set(evidence.kernel.site_at)
     missing = sorted(sites - table)
     if missing:
-        return Finding(f"{len(missing)} of {len(sites)} call sites are not in the table, first {e.kernel.name_at(missing[0])}",
-                       site=[f"{missing[0]:#x}: {e.kernel.disassemble(missing[0])}"])
-    return _no_sites(e)
+        return Finding(f"{len(missing)} of {len(sites)} call sites are not in the table, first {evidence.kernel.name_at(missing[0])}",
+                       site=[f"{missing[0]:#x}: {evidence.kernel.disassemble(missing[0])}"])
+    return _no_sites(evidence)
 
 
-def _tool(e: Evidence) -> Path | None:
+def _tool(evidence: Evidence) -> Path | None:
     """The student's recordmcount; None: the kernel was not built in this tree."""
-    tool = e.kernel.path.with_name("recordmcount")
+    tool = evidence.kernel.path.with_name("recordmcount")
     return tool if tool.exists() else None
 
 
-def _given(e: Evidence, name: str) -> Path:
+def _given(evidence: Evidence, name: str) -> Path:
     """The path of an input file for the tool; it is kept after the grade."""
-    return e.log.with_name(f"{e.arch}-lab{e.lab}-{name}.elf")
+    return evidence.log.with_name(f"{evidence.arch}-lab{evidence.lab}-{name}.elf")
 
 
-def tool_finds(e: Evidence) -> Finding | None:
+def tool_finds(evidence: Evidence) -> Finding | None:
     """The student's recordmcount finds exactly the calls in a file that also has words which are almost calls."""
-    tool = _tool(e)
+    tool = _tool(evidence)
     if not tool:
         return None
-    made, file = recordmcount.calls(e.arch, e.seed), _given(e, "calls")
-    got, complaint = recordmcount.table(tool, made.elf(e.arch), file)
+    made, file = recordmcount.calls(evidence.arch, evidence.seed), _given(evidence, "calls")
+    got, complaint = recordmcount.table(tool, made.elf(evidence.arch), file)
     said = f"recordmcount was given a file with {len(made.sites)} calls of _mcount and {len(made.decoys)} words that are almost such a call"
     extra, missing = sorted(set(got) - set(made.sites)), sorted(set(made.sites) - set(got))
     if extra:
@@ -88,29 +88,31 @@ def tool_finds(e: Evidence) -> Finding | None:
         return Finding(f"{said}. Its table has {len(extra)} entries that are not a call of _mcount, first",
                        site=[what, *(f"{KERNEL_BASE + a:#x}: {made.words[a // 4]:08x}" for a in (extra[0] - 4, extra[0]) if a >= 0)],
                        by_hand=recordmcount.by_hand(tool, file),
-                       mistake=("pair-not-checked" if e.isa.pair else "opcode-not-checked") if nearly else "")
+                       mistake=("pair-not-checked" if evidence.isa.pair else "opcode-not-checked") if nearly else "")
     if missing:
         return Finding(f"{said}. Its table lacks {len(missing)} of the calls, first at {KERNEL_BASE + missing[0]:#x}"
                        + (f" ({complaint})" if complaint else ""), by_hand=recordmcount.by_hand(tool, file))
     return None
 
 
-def table_sorted(e: Evidence) -> Finding | None:
-    addresses = [a for a, _ in e.kernel.records()]
+def table_sorted(evidence: Evidence) -> Finding | None:
+    addresses = [a for a, _ in evidence.kernel.records()]
     for before, after in zip(addresses, addresses[1:]):
         if after <= before:
-            return Finding(f"{e.kernel.name_at(after)} comes after {e.kernel.name_at(before)}")
+            return Finding(
+                f"{evidence.kernel.name_at(after)} comes after {evidence.kernel.name_at(before)}"
+            )
     return None if addresses else Finding("the table is empty")
 
 
-def tool_sorts(e: Evidence) -> Finding | None:
+def tool_sorts(evidence: Evidence) -> Finding | None:
     """The student's recordmcount sorts the sites of a file that has them in random order."""
-    tool = _tool(e)
+    tool = _tool(evidence)
     if not tool:
         return None
-    given, file = recordmcount.entries(e.seed), _given(e, "entries")
-    want = sorted(at + e.isa.entry_skip for at in given)
-    got, complaint = recordmcount.table(tool, recordmcount.entry_elf(e.arch, given), file)
+    given, file = recordmcount.entries(evidence.seed), _given(evidence, "entries")
+    want = sorted(at + evidence.isa.entry_skip for at in given)
+    got, complaint = recordmcount.table(tool, recordmcount.entry_elf(evidence.arch, given), file)
     if got == want:
         return None
     at = first_difference(want, got)
@@ -120,15 +122,15 @@ def tool_sorts(e: Evidence) -> Finding | None:
                    by_hand=recordmcount.by_hand(tool, file))
 
 
-def list_complete(e: Evidence) -> Finding | None:
+def list_complete(evidence: Evidence) -> Finding | None:
     """available_filter_functions and available_filter_functions_addrs list the functions with call sites, by address. They are not read if
     the boot ended early."""
-    if e.why:
+    if evidence.why:
         return None
-    names = [s.function.name for s in e.kernel.sites]
-    addresses = [f"{s.address:x} {s.function.name}" for s in e.kernel.sites]
+    names = [s.function.name for s in evidence.kernel.sites]
+    addresses = [f"{s.address:x} {s.function.name}" for s in evidence.kernel.sites]
     for file, want in (("available_filter_functions", names), ("available_filter_functions_addrs", addresses)):
-        got = e.files.get(file, "").split("\n")[:-1]
+        got = evidence.files.get(file, "").split("\n")[:-1]
         if want != got:
             at = first_difference(want, got)
             return Finding(f"{file} has {len(got)} lines, and the kernel has {len(want)} call sites; line {at + 1} differs",
@@ -140,45 +142,49 @@ STEP = 40  # instructions for each bit of the table's size, in nine of ten looku
 RECORD_BYTES = 8
 
 
-def lookups(e: Evidence) -> Finding | None:
+def lookups(evidence: Evidence) -> Finding | None:
     """lookup_rec and lookup_rec_range return the right records to kern/apps/lookup.c, which calls them in a random order."""
-    asked = sorted((r.seq, name, r) for name in ("lookup_rec", "lookup_rec_range") for r in e.truth.hits[name])
-    pairs = [(name, question, answer) for (_, name, question), answer in zip(asked, e.truth.hits["answer"])]
-    table = [a for a, _ in e.kernel.records()]
-    if not e.why and pairs and all(not answer.v[0] for _, _, answer in pairs):
+    asked = sorted((r.seq, name, r) for name in ("lookup_rec", "lookup_rec_range") for r in evidence.truth.hits[name])
+    pairs = [(name, question, answer) for (_, name, question), answer in zip(asked, evidence.truth.hits["answer"])]
+    table = [a for a, _ in evidence.kernel.records()]
+    if not evidence.why and pairs and all(not answer.v[0] for _, _, answer in pairs):
         return Finding("lookup_rec finds nothing: is first_at_or_after written?", seq=pairs[0][1].seq)
-    wrong = [pair for pair in pairs if pair[2].v[0] != _right_answer(e, table, *pair[:2])]
+    wrong = [pair for pair in pairs if pair[2].v[0] != _right_answer(evidence, table, *pair[:2])]
     if wrong:
-        by_one = any(all(answer.v[0] == _right_answer(e, table, name, asked, off) for name, asked, answer in wrong) for off in (1, -1))
-        return _wrong_answer(e, table, *wrong[0], "search-off-by-one" if by_one else "")
-    if e.why:
-        return _unanswered(e, *asked[-1][1:]) if len(asked) > len(pairs) else None
+        by_one = any(all(answer.v[0] == _right_answer(evidence, table, name, asked, off) for name, asked, answer in wrong) for off in (1, -1))
+        return _wrong_answer(evidence, table, *wrong[0], "search-off-by-one" if by_one else "")
+    if evidence.why:
+        return _unanswered(evidence, *asked[-1][1:]) if len(asked) > len(pairs) else None
     if len(asked) != 3 * len(table) + 4 or len(pairs) != len(asked) or not table:
         return Finding("not every lookup was made and returned: is the table empty, or did a search not end?")
-    return _steps(e, pairs)
+    return _steps(evidence, pairs)
 
 
 def _bounds(name: str, question: Record) -> tuple[int, int]:
     return question.v[0], question.v[1] if name == "lookup_rec_range" else question.v[0] + 1
 
 
-def _right_answer(e: Evidence, table: list[int], name: str, question: Record, off: int = 0) -> int:
+def _right_answer(
+    evidence: Evidence, table: list[int], name: str, question: Record, off: int = 0
+) -> int:
     """The address of the right record, or 0. `off`: the answer of a search that is wrong by this many records."""
     start, end = _bounds(name, question)
     at = bisect_left(table, start) + off
-    return e.kernel.symbol("ftrace_records") + RECORD_BYTES * at if 0 <= at < len(table) and table[at] < end else 0
+    return evidence.kernel.symbol("ftrace_records") + RECORD_BYTES * at if 0 <= at < len(table) and table[at] < end else 0
 
 
 def _asked(name: str, question: Record) -> str:
     return f"{name}({', '.join(f'{v:#x}' for v in question.v[:1 + (name == 'lookup_rec_range')])})"
 
 
-def _unanswered(e: Evidence, name: str, question: Record) -> Finding | None:
+def _unanswered(evidence: Evidence, name: str, question: Record) -> Finding | None:
     """A finding about the lookup during which the boot ended: it did not return, or it read outside of the table."""
-    fault = last(e) if e.verdict == Verdict.PANIC else None
-    if e.verdict == Verdict.TIMEOUT:
-        executed, at = e.insns[question.vcpu] - question.insns, e.kernel.address_of(e.stuck().get(question.vcpu, ""))
-        searching = any(lo <= at < hi for lo, hi in e.kernel.code_of("kern/ftrace/core/records.c"))
+    fault = last(evidence) if evidence.verdict == Verdict.PANIC else None
+    if evidence.verdict == Verdict.TIMEOUT:
+        executed, at = evidence.insns[question.vcpu] - question.insns, evidence.kernel.address_of(evidence.stuck().get(question.vcpu, ""))
+        searching = any(
+            lo <= at < hi for lo, hi in evidence.kernel.code_of("kern/ftrace/core/records.c")
+        )
         return Finding(f"{_asked(name, question)} did not return: the boot timed out {executed:,} instructions later", seq=question.seq,
                        mistake="search-without-end" if searching else "")
     if fault and fault.access == "read":
@@ -186,53 +192,57 @@ def _unanswered(e: Evidence, name: str, question: Record) -> Finding | None:
     return None
 
 
-def _wrong_answer(e: Evidence, table: list[int], name: str, question: Record, answer: Record, mistake: str) -> Finding:
-    (start, _), found = _bounds(name, question), _right_answer(e, table, name, question)
+def _wrong_answer(evidence: Evidence, table: list[int], name: str, question: Record, answer: Record, mistake: str) -> Finding:
+    (start, _), found = _bounds(name, question), _right_answer(evidence, table, name, question)
     at, asked = bisect_left(table, start), _asked(name, question)
     gave = "NULL" if not answer.v[0] else "another record" if found else "a record"
     return Finding(f"{asked} returned {gave}, and must return " + (f"record {at}, whose site is at {table[at]:#x}" if found else "NULL: there is no such record"),
                    seq=question.seq, mistake=mistake)
 
 
-def _steps(e: Evidence, pairs: list[tuple[str, Record, Record]]) -> Finding | None:
+def _steps(evidence: Evidence, pairs: list[tuple[str, Record, Record]]) -> Finding | None:
     """Nine of ten lookups take few enough instructions; an interrupt may come during the tenth."""
-    bits = len(e.kernel.records()).bit_length()
+    bits = len(evidence.kernel.records()).bit_length()
     for name in ("lookup_rec", "lookup_rec_range"):
         taken = sorted(answer.insns - question.insns for asked, question, answer in pairs if asked == name)
         used = taken[9 * len(taken) // 10]
         if used > STEP * bits:
-            return Finding(f"a call of {name} took {used} instructions (nine of ten took no more), with {len(e.kernel.records())} "
+            return Finding(f"a call of {name} took {used} instructions (nine of ten took no more), with {len(evidence.kernel.records())} "
                            f"records: {bits} steps are enough for a binary search", mistake="search-linear")
     return None
 
 
 # ---- mistakes with a name: which sites are missing in the table -------------------
 
-def _missing(e: Evidence, finding: Finding) -> str:
-    table = {a for a, _ in e.kernel.records()}
-    lost = [s for s in e.kernel.sites if s.address not in table]
-    if lost and all(bool(s.linked >> e.isa.distance_sign & 1) == (s in lost) for s in e.kernel.sites):
-        return "carry-forgotten" if e.isa.pair else "sign-forgotten"
+def _missing(evidence: Evidence, finding: Finding) -> str:
+    table = {a for a, _ in evidence.kernel.records()}
+    lost = [s for s in evidence.kernel.sites if s.address not in table]
+    if lost and all(bool(s.linked >> evidence.isa.distance_sign & 1) == (s in lost) for s in evidence.kernel.sites):
+        return "carry-forgotten" if evidence.isa.pair else "sign-forgotten"
     return ""
 
 
-def _first_word(e: Evidence, finding: Finding) -> str:
-    table = [a for a, _ in e.kernel.records()]
-    return "auipc-recorded" if e.isa.pair and table and all(a + 4 in e.kernel.site_at for a in table) else ""
+def _first_word(evidence: Evidence, finding: Finding) -> str:
+    table = [a for a, _ in evidence.kernel.records()]
+    return "auipc-recorded" if evidence.isa.pair and table and all(a + 4 in evidence.kernel.site_at for a in table) else ""
 
 
-def _counted_from_jalr(e: Evidence, finding: Finding) -> str:
+def _counted_from_jalr(evidence: Evidence, finding: Finding) -> str:
     """The tool accepts only calls to the address 4 bytes before _mcount."""
-    tool = _tool(e)
-    if not e.isa.pair or e.kernel.records() or not tool:
+    tool = _tool(evidence)
+    if not evidence.isa.pair or evidence.kernel.records() or not tool:
         return ""
-    made = recordmcount.calls(e.arch, e.seed)
-    got, _ = recordmcount.table(tool, made.elf(e.arch), _given(e, "calls"))
+    made = recordmcount.calls(evidence.arch, evidence.seed)
+    got, _ = recordmcount.table(tool, made.elf(evidence.arch), _given(evidence, "calls"))
     return "pc-of-the-wrong-word" if got and all(made.beside.get(a) == -4 for a in got) else ""
 
 
-def _unsorted(e: Evidence, finding: Finding) -> str:
-    return "table-unsorted" if {a for a, _ in e.kernel.records()} == set(e.kernel.site_at) else ""
+def _unsorted(evidence: Evidence, finding: Finding) -> str:
+    return (
+        "table-unsorted"
+        if {a for a, _ in evidence.kernel.records()} == set(evidence.kernel.site_at)
+        else ""
+    )
 
 
 MISTAKES = {

@@ -34,12 +34,12 @@ REFUSALS = (  # the calls that kern/apps/registers.c makes, in order: the functi
 PREEMPTED = 0xFF << 24  # the bits of current->ctx that count calls of preempt_disable() (kern/base/current.h)
 
 
-def written_by_patcher(e: Evidence) -> Finding | None:
+def written_by_patcher(evidence: Evidence) -> Finding | None:
     """Each store into text is made by the tracer's own code, inside a batch, and writes one aligned word."""
-    kernel = e.kernel
+    kernel = evidence.kernel
     lo, hi = kernel.symbol("__ftrace_text_start"), kernel.symbol("__ftrace_text_end")
-    inside = {id(r) for b in e.truth.batches for r in b.stores}
-    for store in e.truth.stores:
+    inside = {id(r) for b in evidence.truth.batches for r in b.stores}
+    for store in evidence.truth.stores:
         where = kernel.name_at(kernel.text[0] + store.v[0])
         if not lo <= store.addr < hi:
             return Finding(f"text was written at {where} by {kernel.name_at(store.addr)}, which is not the tracer's code", seq=store.seq)
@@ -47,15 +47,15 @@ def written_by_patcher(e: Evidence) -> Finding | None:
             return Finding(f"{store.size} bytes of text were written at {where}: a store into text must be one aligned word", seq=store.seq)
         if id(store) not in inside:
             return Finding(f"text was written at {where} outside of a batch", seq=store.seq)
-    return None if e.truth.stores else Finding("text was never written")
+    return None if evidence.truth.stores else Finding("text was never written")
 
 
-def looked_before(e: Evidence) -> Finding | None:
+def looked_before(evidence: Evidence) -> Finding | None:
     """Before each store the patcher has loaded the word that it overwrites."""
-    lo, _ = e.kernel.text
-    looks = iter(e.truth.looks)
+    lo, _ = evidence.kernel.text
+    looks = iter(evidence.truth.looks)
     look = next(looks, None)
-    for batch in e.truth.batches:
+    for batch in evidence.truth.batches:
         looked: set[int] = set()
         for store in batch.stores:
             while look and look.seq < store.seq:
@@ -64,24 +64,24 @@ def looked_before(e: Evidence) -> Finding | None:
                 look = next(looks, None)
             address = lo + store.v[0]
             if address not in looked:
-                return Finding(f"{e.kernel.name_at(address)} was written, and the word at that address had not been read earlier in this batch. (Read it where it "
+                return Finding(f"{evidence.kernel.name_at(address)} was written, and the word at that address had not been read earlier in this batch. (Read it where it "
                                "is executed, not at its alias)",
                                mistake="wrote-without-looking", seq=store.seq)
     return None
 
 
-def alias_closed(e: Evidence) -> Finding | None:
+def alias_closed(evidence: Evidence) -> Finding | None:
     """Between batches no part of text is writable, by its alias or by another mapping."""
-    for when, cpus in e.alias:
+    for when, cpus in evidence.alias:
         if cpus:
             return Finding(f"{when}: text is writable in the page tables of CPU {cpus[0]}, perhaps through its alias, which must be closed at the end of a batch",
                            mistake="alias-left-open")
-    return None if e.alias else Finding("the harness never searched the page tables for a writable mapping of text")
+    return None if evidence.alias else Finding("the harness never searched the page tables for a writable mapping of text")
 
 
-def in_batches(e: Evidence) -> Finding | None:
+def in_batches(evidence: Evidence) -> Finding | None:
     """A batch closes the alias before it synchronises the other CPUs."""
-    for batch in e.truth.batches:
+    for batch in evidence.truth.batches:
         when = {name: seq for name, seq in batch.steps}
         if batch.stores and when.get("arch_sync_all", batch.end or 0) < when.get("text_alias_close", 0):
             return Finding(f"the batch of {len(batch.stores)} patches on CPU {batch.vcpu} called arch_sync_all while the alias was "
@@ -98,9 +98,11 @@ def _returned(value: int) -> str:
     return f"-{errorcode[_error(value)]}" if _error(value) in errorcode else str(value % (1 << 32))
 
 
-def text_alone(e: Evidence) -> Finding | None:
+def text_alone(evidence: Evidence) -> Finding | None:
     """The patching functions refuse a word outside of a batch, a word after the end of text, and a target out of reach."""
-    for (name, question, answer), (_, when, right) in zip(e.truth.asked(*PATCHERS), REFUSALS):
+    for (name, question, answer), (_, when, right) in zip(
+        evidence.truth.asked(*PATCHERS), REFUSALS
+    ):
         if _error(answer.v[0]) not in right:
             ends = EFAULT in right and "batch," in when or _error(answer.v[0]) == EFAULT
             return Finding(f"{name} was called {when}, and returned {_returned(answer.v[0])}: it must return -{errorcode[right[0]]}", seq=question.seq,
@@ -108,26 +110,28 @@ def text_alone(e: Evidence) -> Finding | None:
     return None
 
 
-def encoded(e: Evidence) -> Finding | None:
+def encoded(evidence: Evidence) -> Finding | None:
     """insn_call() is right at both ends of the reach and just beyond them, and refuses misaligned addresses."""
-    asked = e.truth.asked(*ENCODER)
+    asked = evidence.truth.asked(*ENCODER)
     for (_, question, answer), (_, word, _) in zip(asked[::2], asked[1::2]):
         ip, addr, link = question.v[:3]
         off = (addr - ip + (1 << 63)) % (1 << 64) - (1 << 63)
-        right = ERANGE if not -e.isa.reach <= off < e.isa.reach else EINVAL if (addr | ip) & 3 else 0
+        right = ERANGE if not -evidence.isa.reach <= off < evidence.isa.reach else EINVAL if (addr | ip) & 3 else 0
         said = f"insn_call({ip:#x}, {addr:#x}), {abs(off):#x} bytes {'back' if off < 0 else 'ahead'}, "
         if _error(answer.v[0]) != right:
             must = f"-{errorcode[right]}" if right else "0"
             return Finding(said + f"returned {_returned(answer.v[0])}: it must return {must}", seq=question.seq, mistake="wrong-reach")
-        if not right and word.v[0] & 0xFFFFFFFF != (want := e.kernel.isa.call(ip, addr, link)):
-            return Finding(said + f"made the instruction {word.v[0] & 0xFFFFFFFF:08x}, {e.kernel.disassemble(ip, word.v[0] & 0xFFFFFFFF)}: it must be {want:08x}",
+        if not right and word.v[0] & 0xFFFFFFFF != (
+            want := evidence.kernel.isa.call(ip, addr, link)
+        ):
+            return Finding(said + f"made the instruction {word.v[0] & 0xFFFFFFFF:08x}, {evidence.kernel.disassemble(ip, word.v[0] & 0xFFFFFFFF)}: it must be {want:08x}",
                            seq=question.seq)
     return None
 
 
-def once(e: Evidence) -> Finding | None:
+def once(evidence: Evidence) -> Finding | None:
     """A batch synchronises the other CPUs once, not for each word."""
-    for batch in e.truth.batches:
+    for batch in evidence.truth.batches:
         syncs = [seq for name, seq in batch.steps if name == "arch_sync_all"]
         if len(syncs) > 1:
             return Finding(f"the batch of {len(batch.stores)} patches on CPU {batch.vcpu} called arch_sync_all {len(syncs)} times: "
@@ -135,96 +139,98 @@ def once(e: Evidence) -> Finding | None:
     return None
 
 
-def refused(e: Evidence) -> Finding | None:
+def refused(evidence: Evidence) -> Finding | None:
     """A site that holds an unexpected word is reported and not written, and nothing is traced."""
-    was, kernel = e.spoilt, e.kernel
+    was, kernel = evidence.spoilt, evidence.kernel
     if not was or not was.text:
         return Finding("the boot ended before the harness had changed the word at a call site, which the kernel must then refuse to write")
     site, name = was.site, was.site.function.name
     found = word_in(kernel, was.text, site.address)
     if found != was.word:
-        wanted, before = ("no longer traced", "call") if e.smp > 1 else ("traced", "nop")
+        wanted, before = ("no longer traced", "call") if evidence.smp > 1 else ("traced", "nop")
         return Finding(f"{name} was to be {wanted}, and its call site held another word than the {before}. That word was overwritten, and must be left as it was", site=[
             f"{name} at {site.address:#x}", f"was        {was.word:08x}  {kernel.disassemble(site.address, was.word)}",
             f"became     {found:08x}  {kernel.disassemble(site.address, found)}"], mistake="wrote-without-looking")
     if f"refused to write the call site of {name} " not in was.printed:
-        return Finding(f"the call site of {name} held another word than the {'call' if e.smp > 1 else 'nop'}, and the kernel did not report it")
-    changed = foreign(kernel, kernel.differing(was.text, e.rest_text), {site.address})
+        return Finding(f"the call site of {name} held another word than the {'call' if evidence.smp > 1 else 'nop'}, and the kernel did not report it")
+    changed = foreign(kernel, kernel.differing(was.text, evidence.rest_text), {site.address})
     if changed:
         return Finding(f"a site was refused, and text was changed elsewhere: {kernel.name_at(changed[0])}")
-    ran = [call for call in during(was, e.truth.calls) if traced(e, call)]
+    ran = [call for call in during(was, evidence.truth.calls) if traced(evidence, call)]
     if ran:
         return Finding(f"a site was refused, and {ran[0].name} called the tracer", seq=ran[0].seq)
-    want = expected_run(was.seed, e.smp).line
+    want = expected_run(was.seed, evidence.smp).line
     return None if want in was.output else Finding(f"a site was refused, and then the workload did not print '{want}'")
 
 
 # ---- mistakes with a name -----------------------------------------------------------
 
-def _words(e: Evidence) -> Iterator[tuple[int, int]]:
+def _words(evidence: Evidence) -> Iterator[tuple[int, int]]:
     """The words in call sites while a tracer was on, from memory and as executed, without the word that the harness wrote."""
-    for phase in e.on():
-        for site in e.kernel.sites if phase.text else []:
-            yield site.address, word_in(e.kernel, phase.text, site.address)
-    for call in e.truth.calls:
-        if not e.spoilt or call.word != e.spoilt.word:
+    for phase in evidence.on():
+        for site in evidence.kernel.sites if phase.text else []:
+            yield site.address, word_in(evidence.kernel, phase.text, site.address)
+    for call in evidence.truth.calls:
+        if not evidence.spoilt or call.word != evidence.spoilt.word:
             yield call.site.address, call.word
 
 
-def _wrong_call(e: Evidence) -> str:
+def _wrong_call(evidence: Evidence) -> str:
     """The mistake's name, if a site held a call with a wrong link register or a wrong target."""
-    known = stubs(e.kernel)
-    for address, word in _words(e):
-        jump = e.kernel.isa.jump(address, word)
+    known = stubs(evidence.kernel)
+    for address, word in _words(evidence):
+        jump = evidence.kernel.isa.jump(address, word)
         if not jump or not jump[1]:
             continue
-        if jump[0] in known and jump[1] != e.kernel.link_register:
+        if jump[0] in known and jump[1] != evidence.kernel.link_register:
             return "wrong-link"
-        if jump[1] == e.kernel.link_register and jump[0] not in known:
+        if jump[1] == evidence.kernel.link_register and jump[0] not in known:
             far = jump[0] - address
-            if e.isa.scattered:
+            if evidence.isa.scattered:
                 return "scattered-immediate"
             return "offset-in-bytes" if any((far - 4 * (stub - address)) % (1 << 28) == 0 for stub in known) else ""
     return ""
 
 
-def _call(e: Evidence, finding: Finding) -> str:
-    return _wrong_call(e)
+def _call(evidence: Evidence, finding: Finding) -> str:
+    return _wrong_call(evidence)
 
 
-def _half_a_pair(e: Evidence, finding: Finding) -> str:
-    stay = all(word_in(e.kernel, e.text_at_boot, s.address - 4) == e.kernel.word(s.address - 4) for s in e.kernel.sites)
-    return "pair-half-rewritten" if e.isa.pair and stay else ""
+def _half_a_pair(evidence: Evidence, finding: Finding) -> str:
+    stay = all(word_in(evidence.kernel, evidence.text_at_boot, s.address - 4) == evidence.kernel.word(s.address - 4) for s in evidence.kernel.sites)
+    return "pair-half-rewritten" if evidence.isa.pair and stay else ""
 
 
-def _restored(e: Evidence, finding: Finding) -> str:
+def _restored(evidence: Evidence, finding: Finding) -> str:
     """Call sites still hold calls although no tracer is on."""
-    left = any(calls_tracer(e.kernel, s.address, word_in(e.kernel, e.text_at_end, s.address)) for s in e.kernel.sites)
+    left = any(calls_tracer(evidence.kernel, s.address, word_in(evidence.kernel, evidence.text_at_end, s.address)) for s in evidence.kernel.sites)
     return "never-restored" if left else ""
 
 
-def _unnamed(e: Evidence, finding: Finding) -> str:
+def _unnamed(evidence: Evidence, finding: Finding) -> str:
     """ftrace_caller ran, and called ftrace_stub instead of the tracer."""
-    caller = any(traced(e, call) for phase in e.on() for call in e.calls(phase))
-    return "tracer-not-named" if caller and e.truth.hits["ftrace_stub"] and not e.truth.callbacks else ""
+    caller = any(
+        traced(evidence, call) for phase in evidence.on() for call in evidence.calls(phase)
+    )
+    return "tracer-not-named" if caller and evidence.truth.hits["ftrace_stub"] and not evidence.truth.callbacks else ""
 
 
-def ended(e: Evidence) -> str:
-    fault, (lo, hi) = faults.last(e), e.kernel.text
-    if e.verdict == Verdict.PANIC and fault and fault.access == "write" and lo <= fault.address < hi:
+def ended(evidence: Evidence) -> str:
+    fault, (lo, hi) = faults.last(evidence), evidence.kernel.text
+    if evidence.verdict == Verdict.PANIC and fault and fault.access == "write" and lo <= fault.address < hi:
         return "wrote-through-text"
-    if e.verdict == Verdict.PANIC and fault and fault.access == "write" and 0 <= fault.address - ALIAS_BASE < hi - lo:
+    if evidence.verdict == Verdict.PANIC and fault and fault.access == "write" and 0 <= fault.address - ALIAS_BASE < hi - lo:
         return "alias-not-open"
-    caller, context = faults.panicked(e)
+    caller, context = faults.panicked(evidence)
     if caller in ("set_alias", "text_alias_open", "text_alias_close") or caller in ("schedule", "yield", "do_idle") and context & PREEMPTED:
         return "preemption-unpaired"
-    if _wrong_call(e):
-        return _wrong_call(e)
-    if spoilt(e):
-        return spoilt(e)
-    if faults.back_into(e, "ftrace_caller"):
+    if _wrong_call(evidence):
+        return _wrong_call(evidence)
+    if spoilt(evidence):
+        return spoilt(evidence)
+    if faults.back_into(evidence, "ftrace_caller"):
         return "return-address-lost"
-    return "went-astray" if faults.astray(e) else ""
+    return "went-astray" if faults.astray(evidence) else ""
 
 
 MISTAKES = {

@@ -43,7 +43,7 @@ VALUED = frozenset(FUNCTIONS)
 class TrialEvidence:
     """A trial with the expected calls and the executed calls."""
 
-    e: Evidence
+    evidence: Evidence
     trial: Trial
     run: ExpectedRun
     calls: dict[str, list[Call]]  # by context; contexts have the names of ExpectedRun
@@ -54,7 +54,7 @@ class TrialEvidence:
 
     def numbers(self, call: Call) -> list[int]:
         """The numbers of the ops that ran, from their third argument; -1: another op than the shell's eight."""
-        lo, hi = self.e.kernel.extent("hand_ops")
+        lo, hi = self.evidence.kernel.extent("hand_ops")
         return [(r.v[2] - lo) * OPS // (hi - lo) if lo <= r.v[2] < hi else -1 for r in call.callbacks]
 
     def of(self, call: Call) -> list[int]:
@@ -63,12 +63,12 @@ class TrialEvidence:
 
 
 @once
-def evidence_of(e: Evidence, trial: Trial) -> TrialEvidence:
+def evidence_of(evidence: Evidence, trial: Trial) -> TrialEvidence:
     found: dict[tuple[int, int], list[Call]] = {}
-    for call in e.calls(trial):
+    for call in evidence.calls(trial):
         found.setdefault((call.vcpu if call.level else call.thread, call.level), []).append(call)
     calls = {_name(_workload(mine)[0]): mine for mine in found.values() if _workload(mine)}
-    return TrialEvidence(e, trial, trial.expected(e.smp), calls, {s.function.name: trial.of(s.function.name) for s in e.kernel.sites})
+    return TrialEvidence(evidence, trial, trial.expected(evidence.smp), calls, {s.function.name: trial.of(s.function.name) for s in evidence.kernel.sites})
 
 
 def _name(call: Call) -> str:
@@ -104,7 +104,7 @@ def _context_goes(h: TrialEvidence, name: str, calls: list[ExpectedCall], mine: 
     at = first_difference([(c.function, c.received) for c in calls], [(c.name, _received(c)) for c in mine])
     if at == len(calls) == len(mine):
         return None
-    isa = h.e.isa
+    isa = h.evidence.isa
     rows = side_by_side([_shown(isa, c.name, _received(c)) for c in mine], [_shown(isa, c.function, c.received) for c in calls], at)
     why, kind = _why(h, calls, at, mine)
     return Finding(f"{h.trial.name}, {name}, call {at}: {why}", rows, ("executed", "expected"), seq=seq_at(mine, at), kind=kind)
@@ -148,7 +148,7 @@ def _why_values(h: TrialEvidence, want: ExpectedCall, got: Call) -> tuple[str, D
     i = first_difference(received, want.received)
     number = PASSED.get(want.function, (1,))[i]
     adds = trial.of(want.function, "add")
-    why = (f"{want.function} received {received[i]:#x} as {argument(h.e.isa, number)}, and must receive "
+    why = (f"{want.function} received {received[i]:#x} as {argument(h.evidence.isa, number)}, and must receive "
            f"{want.received[i]:#x}")
     passed = (want.received[i] - number * sum(op.value for op in adds)) & MASK
     if not adds:
@@ -221,7 +221,7 @@ def _values_of(h: TrialEvidence, call: Call, want: ExpectedCall | None) -> Findi
 def _own_stubs(h: TrialEvidence) -> Finding | None:
     """A site that only one op traces calls that op's own stub; a site that no op traces holds the nop."""
     stub_of: dict[int, int] = {}  # by op
-    kernel, known = h.e.kernel, set(stubs(h.e.kernel))
+    kernel, known = h.evidence.kernel, set(stubs(h.evidence.kernel))
     for call in h.all():
         have = h.ops[call.name]
         jump = kernel.isa.jump(call.site.address, call.word)
@@ -242,7 +242,7 @@ def _own_stubs(h: TrialEvidence) -> Finding | None:
 def _site(h: TrialEvidence, call: Call, why: str) -> Finding:
     return Finding(f"{h.trial.name}, {call.name}: {why}", site=[
         f"{call.name} at {call.site.address:#x}, on CPU {call.vcpu}",
-        f"was  {call.word:08x}  {h.e.kernel.disassemble(call.site.address, call.word)}"], seq=call.seq)
+        f"was  {call.word:08x}  {h.evidence.kernel.disassemble(call.site.address, call.word)}"], seq=call.seq)
 
 
 def _cost(h: TrialEvidence, op: Op) -> tuple[int, str]:
@@ -264,8 +264,8 @@ def _same_cost(many: TrialEvidence, fewer: TrialEvidence) -> Finding | None:
 
 # ---- the rungs -------------------------------------------------------------------
 
-def _trial(e: Evidence, name: str) -> Trial | None:
-    return next((t for t in e.trials if t.name == name), None)
+def _trial(evidence: Evidence, name: str) -> Trial | None:
+    return next((t for t in evidence.trials if t.name == name), None)
 
 
 def _made(trial: Trial) -> Finding | None:
@@ -277,41 +277,49 @@ def _as_the_ops_say(h: TrialEvidence) -> Finding | None:
     return _made(h.trial) or _goes_as_changed(h) or _right_ops(h)
 
 
-def reached(e: Evidence) -> Finding | None:
+def reached(evidence: Evidence) -> Finding | None:
     """At least one traced call came to a callback."""
-    if any(during(phase, e.truth.callbacks) for phase in e.on()):
+    if any(during(phase, evidence.truth.callbacks) for phase in evidence.on()):
         return None
     return Finding("traced functions found calls at their sites, but no callback was called: ftrace_caller must call slot->func")
 
 
-def lives_with_ops(e: Evidence) -> Finding | None:
+def lives_with_ops(evidence: Evidence) -> Finding | None:
     """The kernel boots, runs and powers off, and accepts all commands."""
-    finding = lives(e)
-    complaint = e.complaint
-    if finding and not e.why and complaint and complaint.error == "ENOSYS" and not not_started(e):
+    finding = lives(evidence)
+    complaint = evidence.complaint
+    if (
+        finding
+        and not evidence.why
+        and complaint
+        and complaint.error == "ENOSYS"
+        and not not_started(evidence)
+    ):
         finding.why = f"'{complaint.line}' was refused with {complaint.error}: an op that traces a function of another op needs change_shared"
     return finding
 
 
-def changed_arguments(e: Evidence) -> Finding | None:
+def changed_arguments(evidence: Evidence) -> Finding | None:
     """The values that callbacks add to arguments arrive, in every argument register."""
-    trial = _trial(e, "changed arguments")
-    return _as_the_ops_say(evidence_of(e, trial)) if trial else Finding("no op was registered")
+    trial = _trial(evidence, "changed arguments")
+    return (
+        _as_the_ops_say(evidence_of(evidence, trial)) if trial else Finding("no op was registered")
+    )
 
 
-def patched(e: Evidence) -> Finding | None:
+def patched(evidence: Evidence) -> Finding | None:
     """A callback that changes pc replaces the function."""
-    trial = _trial(e, "live patch")
+    trial = _trial(evidence, "live patch")
     if not trial:
         return Finding("no op was tried")
     if trial.refused and not trial.printed:
         return None  # two ops that patch one function ran: one_patches says so
-    return _as_the_ops_say(evidence_of(e, trial))
+    return _as_the_ops_say(evidence_of(evidence, trial))
 
 
-def one_patches(e: Evidence) -> Finding | None:
+def one_patches(evidence: Evidence) -> Finding | None:
     """Only one op that changes pc is allowed for each function."""
-    trial = _trial(e, "live patch")
+    trial = _trial(evidence, "live patch")
     if not trial or not trial.refused:
         return Finding("no op was registered")
     if trial.unmade:
@@ -324,12 +332,12 @@ def one_patches(e: Evidence) -> Finding | None:
     return None
 
 
-def many_ops(e: Evidence) -> Finding | None:
+def many_ops(evidence: Evidence) -> Finding | None:
     """Each op runs for its own functions only, and costs nothing elsewhere; unregistering an op does not affect the others."""
-    trials = _trial(e, "many ops"), _trial(e, "fewer ops")
+    trials = _trial(evidence, "many ops"), _trial(evidence, "fewer ops")
     if not trials[0] or not trials[1]:
         return Finding("no op was registered")
-    many, fewer = evidence_of(e, trials[0]), evidence_of(e, trials[1])
+    many, fewer = evidence_of(evidence, trials[0]), evidence_of(evidence, trials[1])
     for h in (many, fewer):
         finding = _made(h.trial) or _right_ops(h) or _own_stubs(h) or _goes_as_changed(h)
         if finding:
@@ -337,11 +345,11 @@ def many_ops(e: Evidence) -> Finding | None:
     return _same_cost(many, fewer)
 
 
-def listed(e: Evidence) -> Finding | None:
+def listed(evidence: Evidence) -> Finding | None:
     """enabled_functions lists exactly the selected functions, and the filters' files list the functions that were written there."""
-    for phase in e.on():
+    for phase in evidence.on():
         assert phase.filter
-        names = [s.function.name for s in e.kernel.sites]
+        names = [s.function.name for s in evidence.kernel.sites]
         files = {"enabled_functions": [n for n in names if n in phase.filter.names], "set_ftrace_filter": _written(names, phase.filter.filter, "all functions enabled"),
                  "set_ftrace_notrace": _written(names, phase.filter.notrace, "no functions disabled")}
         for file, want in files.items():
@@ -359,13 +367,15 @@ def _written(names: list[str], globs: str, none: str) -> list[str]:
 
 # ---- mistakes with a name -----------------------------------------------------------
 
-def _trials(e: Evidence) -> list[TrialEvidence]:
-    return [evidence_of(e, trial) for trial in e.trials if trial.first]
+def _trials(evidence: Evidence) -> list[TrialEvidence]:
+    return [evidence_of(evidence, trial) for trial in evidence.trials if trial.first]
 
 
-def _shared(e: Evidence, finding: Finding) -> str:
+def _shared(evidence: Evidence, finding: Finding) -> str:
     """An op runs where it alone traces a function, and no op runs where several do."""
-    steps = [(len(h.ops[call.name]), len(call.callbacks)) for h in _trials(e) for call in h.all()]
+    steps = [
+        (len(h.ops[call.name]), len(call.callbacks)) for h in _trials(evidence) for call in h.all()
+    ]
     several, alone = [ran for have, ran in steps if have > 1], [ran for have, ran in steps if have == 1]
     return "ip-off-by-one-instruction" if several and not any(several) and any(alone) else ""
 
@@ -376,57 +386,57 @@ def _ran(h: TrialEvidence, call: Call) -> list[Op]:
     return [op for op in ops if op.number in h.numbers(call)]
 
 
-def _both_patch(e: Evidence, finding: Finding) -> str:
+def _both_patch(evidence: Evidence, finding: Finding) -> str:
     """The op that had to be refused was registered, and two ops that change pc ran for one call."""
-    both = any(sum(op.does == "patch" for op in _ran(h, call)) > 1 for h in _trials(e) for call in h.all())
+    both = any(sum(op.does == "patch" for op in _ran(h, call)) > 1 for h in _trials(evidence) for call in h.all())
     return "two-change-pc" if finding.kind == Defect.NOT_REFUSED and both else ""
 
 
-def _too_many(e: Evidence, finding: Finding) -> str:
+def _too_many(evidence: Evidence, finding: Finding) -> str:
     """Ops ran for functions that are not in their filters, and only where several ops trace the function."""
-    wrong = [h.of(call) for h in _trials(e) for call in h.all() if any(call.name not in op.names for op in _ran(h, call))]
+    wrong = [h.of(call) for h in _trials(evidence) for call in h.all() if any(call.name not in op.names for op in _ran(h, call))]
     return "list-asks-no-filter" if wrong and all(len(have) > 1 for have in wrong) else ""
 
 
-def _looks_on(e: Evidence, finding: Finding) -> str:
+def _looks_on(evidence: Evidence, finding: Finding) -> str:
     """An op that may not change pc was refused, as if it could clash with an op that may."""
-    trial = _trial(e, "live patch")
+    trial = _trial(evidence, "live patch")
     return "refused-without-a-clash" if trial and trial.lacks and trial.lacks.does == "see" and "EBUSY" in trial.unmade else ""
 
 
-def _gone(e: Evidence, finding: Finding) -> str:
+def _gone(evidence: Evidence, finding: Finding) -> str:
     """An op did not run, but only after other ops were unregistered."""
-    bad = {h.trial.name for h in _trials(e) for call in h.all() if set(h.of(call)) - set(h.numbers(call))}
+    bad = {h.trial.name for h in _trials(evidence) for call in h.all() if set(h.of(call)) - set(h.numbers(call))}
     return "last-op-not-found" if bad == {"fewer ops"} else ""
 
 
-def _argument(e: Evidence, finding: Finding) -> str:
+def _argument(evidence: Evidence, finding: Finding) -> str:
     """Arguments are wrong only in phases with a tracer on."""
-    wrong = {phase.on for phase in e.phases if wrong_argument(e, phase)}
+    wrong = {phase.on for phase in evidence.phases if wrong_argument(evidence, phase)}
     return "argument-clobbered" if wrong == {True} else ""
 
 
-def _notrace(e: Evidence, finding: Finding) -> str:
+def _notrace(evidence: Evidence, finding: Finding) -> str:
     """The sites of functions that notrace excludes are changed."""
-    for phase in e.on() if not e.complaint else []:
+    for phase in evidence.on() if not evidence.complaint else []:
         assert phase.filter
         if phase.filter.notrace and phase.text:
-            rest, lo = e.rest_text, e.kernel.text[0]
-            refused = [s.address - lo for s in e.kernel.sites if s.function.name not in phase.filter.names
+            rest, lo = evidence.rest_text, evidence.kernel.text[0]
+            refused = [s.address - lo for s in evidence.kernel.sites if s.function.name not in phase.filter.names
                        and any(fnmatch.fnmatchcase(s.function.name, g) for g in phase.filter.notrace.split())]
             if refused and all(phase.text[a:a + 4] != rest[a:a + 4] for a in refused):
                 return "notrace-ignored"
     return ""
 
 
-def ended(e: Evidence) -> str:
-    if lock_misused(e):
-        return lock_misused(e)
-    if any(lo <= e.kernel.address_of(name) < hi for name in e.stuck().values() for lo, hi in ordered_code(e.kernel)):
+def ended(evidence: Evidence) -> str:
+    if lock_misused(evidence):
+        return lock_misused(evidence)
+    if any(lo <= evidence.kernel.address_of(name) < hi for name in evidence.stuck().values() for lo, hi in ordered_code(evidence.kernel)):
         return "loop-without-end"
-    if back_into(e, "ftrace_caller"):
+    if back_into(evidence, "ftrace_caller"):
         return "return-address-lost"
-    return spoilt(e) or ("went-astray" if astray(e) else "")
+    return spoilt(evidence) or ("went-astray" if astray(evidence) else "")
 
 
 MISTAKES = {
@@ -474,21 +484,21 @@ WAITED = seen_once("op that was unregistered, and whose sites were written", lam
 
 def tried(name: str) -> Coverage:
     """Coverage of this trial: the workload ran with its ops."""
-    def amounts(e: Evidence) -> Iterator[Amount]:
-        trial = _trial(e, name)
+    def amounts(evidence: Evidence) -> Iterator[Amount]:
+        trial = _trial(evidence, name)
         if trial:
-            yield Amount(name, sum(len(_workload(calls)) for calls in evidence_of(e, trial).calls.values()), half_of_run(e, trial.seed))
+            yield Amount(name, sum(len(_workload(calls)) for calls in evidence_of(evidence, trial).calls.values()), half_of_run(evidence, trial.seed))
     return Coverage("call of the workload with ops", amounts)
 
 
-def _costs(e: Evidence) -> Iterator[Amount]:
+def _costs(evidence: Evidence) -> Iterator[Amount]:
     """Of each op that stays registered, calls that only this op traces were observed in both trials."""
-    few, many = (_trial(e, name) for name in ("fewer ops", "many ops"))
+    few, many = (_trial(evidence, name) for name in ("fewer ops", "many ops"))
     if not few or not many:
         return
     for op in few.ops:
         alone = any(len(few.of(name)) == len(many.of(name)) == 1 for name in op.names)
-        yield Amount(str(op), bool(_cost(evidence_of(e, many), op)[0] and _cost(evidence_of(e, few), op)[0]), alone)
+        yield Amount(str(op), bool(_cost(evidence_of(evidence, many), op)[0] and _cost(evidence_of(evidence, few), op)[0]), alone)
 
 
 COSTS = Coverage("pair of calls that one op alone traces, with more and with fewer ops registered,", _costs)

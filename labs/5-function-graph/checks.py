@@ -28,35 +28,41 @@ SESSION = GraphSession
 
 # ---- mistakes with a name, recognised by what was executed --------------------------
 
-def _call_left(e: Evidence, finding: Finding) -> str:
+def _call_left(evidence: Evidence, finding: Finding) -> str:
     """At the end the call in ftrace_graph_stub is still there."""
-    at, rest = e.kernel.symbol("ftrace_graph_call"), e.rest_text
-    return "call-left-behind" if e.text_at_end and word_in(e.kernel, e.text_at_end, at) != word_in(e.kernel, rest, at) else ""
+    at, rest = evidence.kernel.symbol("ftrace_graph_call"), evidence.rest_text
+    return "call-left-behind" if evidence.text_at_end and word_in(evidence.kernel, evidence.text_at_end, at) != word_in(evidence.kernel, rest, at) else ""
 
 
-def _entered(e: Evidence, finding: Finding) -> str:
+def _entered(evidence: Evidence, finding: Finding) -> str:
     """The entry handler ran, and then the call did not continue after its call site."""
-    called = [s for phase in e.on() for s in e.spans(phase) if traced(e, s.call)]
-    lost = [s for s in called if not s.body and any(t.seq > s.call.seq and t.vcpu == s.call.vcpu for t in e.truth.users)]
-    fault = faults.last(e) if e.verdict == Verdict.PANIC else None
+    called = [
+        s for phase in evidence.on() for s in evidence.spans(phase) if traced(evidence, s.call)
+    ]
+    lost = [s for s in called if not s.body and any(t.seq > s.call.seq and t.vcpu == s.call.vcpu for t in evidence.truth.users)]
+    fault = faults.last(evidence) if evidence.verdict == Verdict.PANIC else None
     if len(lost) < len(called) and not (fault and fault.access == "execution"):
         return ""  # an interrupt, or the end of the boot, came in between
-    return "" if not lost else "wrong-parent-slot" if any(r.seq > lost[0].call.seq for r in e.truth.handlers) else "link-register-lost"
+    return "" if not lost else "wrong-parent-slot" if any(r.seq > lost[0].call.seq for r in evidence.truth.handlers) else "link-register-lost"
 
 
-def _result(e: Evidence, finding: Finding) -> str:
+def _result(evidence: Evidence, finding: Finding) -> str:
     """A result register was changed at a return."""
-    clobbered = registers_given_back(e)
+    clobbered = registers_given_back(evidence)
     return clobbered.mistake if clobbered else ""
 
 
-def ended(e: Evidence) -> str:
+def ended(evidence: Evidence) -> str:
     """The mistake of a boot that ended early: a call did not return to its caller, or it did and a register was lost."""
-    finding, lost, fault = comes_home(e), _result(e, Finding("")), faults.last(e)
+    finding, lost, fault = (
+        comes_home(evidence),
+        _result(evidence, Finding("")),
+        faults.last(evidence),
+    )
     if not finding or lost == STACK:
         return lost
     astray = finding.kind == Defect.WENT_ELSEWHERE or finding.kind == Defect.WENT_NOWHERE and fault  # otherwise the tracer itself has reported the mistake
-    return _entered(e, finding) or ("return-to-wrong-place" if astray and e.verdict == Verdict.PANIC and e.truth.handlers else "")
+    return _entered(evidence, finding) or ("return-to-wrong-place" if astray and evidence.verdict == Verdict.PANIC and evidence.truth.handlers else "")
 
 
 MISTAKES = {

@@ -43,13 +43,13 @@ T = TypeVar("T", Record, UserEvent)
 Handled = list[tuple[Span, list[T], list[T]]]
 
 
-def _handled(e: Evidence, phase: Phase, records: list[T]) -> Handled[T]:
+def _handled(evidence: Evidence, phase: Phase, records: list[T]) -> Handled[T]:
     """Each call with the records of the users' handlers at its entry and at its return."""
-    patched, found = framed(e, phase), Handled[T]()
+    patched, found = framed(evidence, phase), Handled[T]()
     of: dict[tuple[int, int, int], list[T]] = {}
     for r in during(phase, records):
         of.setdefault((r.thread, r.level, r.vcpu), []).append(r)
-    for span in e.spans(phase):
+    for span in evidence.spans(phase):
         ends, call = at_return(span, patched), span.call
         if span.body and (ends or not patched(span)):
             mine = of.get((call.thread, call.level, call.vcpu), [])
@@ -58,12 +58,12 @@ def _handled(e: Evidence, phase: Phase, records: list[T]) -> Handled[T]:
 
 
 @once
-def _hand_calls(e: Evidence, phase: Phase) -> Handled[UserEvent]:
-    return _handled(e, phase, e.truth.user_events)
+def _hand_calls(evidence: Evidence, phase: Phase) -> Handled[UserEvent]:
+    return _handled(evidence, phase, evidence.truth.user_events)
 
 
-def _by_hand(e: Evidence) -> list[Phase]:
-    return [phase for phase in e.on() if phase.hands]
+def _by_hand(evidence: Evidence) -> list[Phase]:
+    return [phase for phase in evidence.on() if phase.hands]
 
 
 def _end_of(span: Span) -> int:
@@ -71,12 +71,12 @@ def _end_of(span: Span) -> int:
     return span.leaving.hits[0].seq if span.leaving and span.leaving.hits else span.call.seq
 
 
-def _wrong_order(e: Evidence, phase: Phase, span: Span, entered: Sequence[int], returned: Sequence[int]) -> Finding:
+def _wrong_order(evidence: Evidence, phase: Phase, span: Span, entered: Sequence[int], returned: Sequence[int]) -> Finding:
     """A finding with the order of the users at the entry and at the return, also if a user was called at one of the two only."""
     wrong = _forgotten(entered, returned) or "the return handlers ran in a wrong order: it must be the reverse of the order at the entry"
     return Finding(f"{phase.name}, {cpu_of(span)}: when {span.name} returned, {wrong}",
                    [(str(left), str(right), False) for left, right in zip_longest(entered, returned, fillvalue="-")],
-                   ("called at the entry: user", "called at the return: user"), seq=_end_of(span), mistake=_order(e, entered, returned))
+                   ("called at the entry: user", "called at the return: user"), seq=_end_of(span), mistake=_order(evidence, entered, returned))
 
 
 def _more(got: list[int], want: list[int], slug: str) -> str:
@@ -84,10 +84,10 @@ def _more(got: list[int], want: list[int], slug: str) -> str:
     return slug if set(got) > set(want) else ""
 
 
-def _order(e: Evidence, entered: Sequence[int], returned: Sequence[int]) -> str:
+def _order(evidence: Evidence, entered: Sequence[int], returned: Sequence[int]) -> str:
     """The mistake's name, or ''. User numbers count in the order of the entry."""
     if set(entered) - set(returned) == {0}:
-        return "slot-0-forgotten" if any(t.what == AT_RETURN for t in e.truth.user_events) else ""  # otherwise no user is called at any return
+        return "slot-0-forgotten" if any(t.what == AT_RETURN for t in evidence.truth.user_events) else ""  # otherwise no user is called at any return
     return "return-handlers-in-entry-order" if entered == returned else ""
 
 
@@ -99,13 +99,13 @@ def _forgotten(entered: Sequence[int], returned: Sequence[int]) -> str:
     return f"user {extra[0]} was called at the return, and not at the entry" if extra else ""
 
 
-def sixteen(e: Evidence) -> Finding | None:
+def sixteen(evidence: Evidence) -> Finding | None:
     """Each of sixteen users is called for its own functions and for no others; a seventeenth user is refused."""
-    for phase in _by_hand(e):
+    for phase in _by_hand(evidence):
         if "ENOSPC" not in phase.refused:
             return Finding(f"{phase.name}: the seventeenth user must be refused with ENOSPC; "
                            f"the shell printed '{phase.refused.strip()}'", began=phase.first, mistake="seventeenth-user")
-        for span, entered, returned in _hand_calls(e, phase):
+        for span, entered, returned in _hand_calls(evidence, phase):
             want = [h.number for h in phase.hands if span.name in h.names]
             got = [t.user for t in entered]
             if sorted(got) != want:
@@ -116,12 +116,12 @@ def sixteen(e: Evidence) -> Finding | None:
             if sorted(got) != want:
                 return of_call(phase.name, span, f"{span.name} returned; users {want} said yes at the entry, and users {sorted(got)} were called",
                                _end_of(span), _more(got, want, "told-without-asking"))
-    return None if _by_hand(e) else Finding("sixteen users were never registered")
+    return None if _by_hand(evidence) else Finding("sixteen users were never registered")
 
 
-def followed(e: Evidence) -> Finding | None:
+def followed(evidence: Evidence) -> Finding | None:
     """A filter that is written while function_graph is on takes effect: the op of all users traces what they select now."""
-    for phase in e.on():
+    for phase in evidence.on():
         listed = set(phase.listed("enabled_functions"))
         if phase.rewritten and phase.filter and listed != phase.filter.names:
             rows = [(name if name in phase.filter.names else "-", name if name in listed else "-", False)
@@ -132,25 +132,27 @@ def followed(e: Evidence) -> Finding | None:
     return None
 
 
-def reverse(e: Evidence) -> Finding | None:
+def reverse(evidence: Evidence) -> Finding | None:
     """Return handlers run in the reverse order of the entry handlers."""
-    wrong = first_of(_reverse_tracers(e, phase) for phase in e.on() if len(stayed(phase)) > 1)
+    wrong = first_of(
+        _reverse_tracers(evidence, phase) for phase in evidence.on() if len(stayed(phase)) > 1
+    )
     if wrong:
         return wrong
-    for phase in _by_hand(e):
+    for phase in _by_hand(evidence):
         asked = {h.number for h in phase.hands if h.returning}
-        for span, entered, returned in _hand_calls(e, phase):
+        for span, entered, returned in _hand_calls(evidence, phase):
             first = [t.user for t in entered if t.user in asked]
             last = [t.user for t in returned if t.what == AT_RETURN]
             if last != first[::-1]:
-                return _wrong_order(e, phase, span, first, last)
+                return _wrong_order(evidence, phase, span, first, last)
     return None
 
 
-def _reverse_tracers(e: Evidence, phase: Phase) -> Finding | None:
+def _reverse_tracers(evidence: Evidence, phase: Phase) -> Finding | None:
     """The same for two function_graph tracers, identified by the second argument of their handlers."""
-    patched = framed(e, phase)
-    for span, at_entry, at_end in _handled(e, phase, e.truth.users):
+    patched = framed(evidence, phase)
+    for span, at_entry, at_end in _handled(evidence, phase, evidence.truth.users):
         want = sum(span.name in u.filter.names for u in phase.users)
         if not patched(span):
             continue
@@ -160,17 +162,17 @@ def _reverse_tracers(e: Evidence, phase: Phase) -> Finding | None:
                            f"and the entry handler ran for {len(set(entered))} of them")
         if returned != entered[::-1]:
             numbers = {addr: n for n, addr in enumerate(dict.fromkeys(entered + returned))}
-            return _wrong_order(e, phase, span, [numbers[a] for a in entered], [numbers[a] for a in returned])
+            return _wrong_order(evidence, phase, span, [numbers[a] for a in entered], [numbers[a] for a in returned])
     return None
 
 
-def kept(e: Evidence) -> Finding | None:
+def kept(evidence: Evidence) -> Finding | None:
     """At a return a user finds the data that it stored at the entry of the same call, and those of the caller's call."""
     seen = 0
-    for phase in _by_hand(e):
+    for phase in _by_hand(evidence):
         keepers = {h.number: h for h in phase.hands if h.kind == "keep"}
         value: dict[tuple[Span, int], int] = {}
-        for span, entered, returned in _hand_calls(e, phase):
+        for span, entered, returned in _hand_calls(evidence, phase):
             value |= {(span, t.user): t.value for t in entered}
             for t in returned:
                 if t.user in keepers and t.what == AT_RETURN:
@@ -178,16 +180,16 @@ def kept(e: Evidence) -> Finding | None:
                     if t.value != value.get((span, t.user)):
                         return of_call(phase.name, span, f"user {t.user} stored {value.get((span, t.user), 0):#x} as entry data when "
                                        f"{span.name} was entered, and found {f'{t.value:#x}' if t.value else 'nothing'} when it returned",
-                                       _end_of(span), _not_its_own(e, phase, (span, t.user) in value))
-        wrong = first_of(_parents(phase, span, returned, keepers, value) for span, _, returned in _hand_calls(e, phase))
+                                       _end_of(span), _not_its_own(evidence, phase, (span, t.user) in value))
+        wrong = first_of(_parents(phase, span, returned, keepers, value) for span, _, returned in _hand_calls(evidence, phase))
         if wrong:
             return wrong
     return None if seen else Finding("no user that reserves entry data was called at a return")
 
 
-def _not_its_own(e: Evidence, phase: Phase, notified: bool) -> str:
+def _not_its_own(evidence: Evidence, phase: Phase, notified: bool) -> str:
     """The mistake's name, if users find data, but not their own."""
-    found = any(t.value for t in during(phase, e.truth.user_events) if t.what == AT_RETURN)
+    found = any(t.value for t in during(phase, evidence.truth.user_events) if t.what == AT_RETURN)
     return "data-of-another-user" if notified and found else ""
 
 
@@ -222,10 +224,10 @@ def _out_beneath(events: Iterable[UserEvent]) -> tuple[bool, bool]:
     return any(calls > 0 for calls in out.values()), inside
 
 
-def slot_again(e: Evidence) -> Finding | None:
+def slot_again(evidence: Evidence) -> Finding | None:
     """The new owner of a slot gets neither returns nor data of frames that belong to the slot's earlier owner."""
     open_calls: dict[tuple[int, int, int], int] = {}
-    events = between(e.truth.user_events, *e.slot_again)
+    events = between(evidence.truth.user_events, *evidence.slot_again)
     for t in events:
         key = (t.user, t.thread, t.level)
         if t.what == OF_PARENT and t.user == 1:
@@ -243,57 +245,61 @@ def slot_again(e: Evidence) -> Finding | None:
     return None if inside else Finding("the user that was registered later was not called at any return while the first user's frame was still on the shadow stack")
 
 
-def leaver_left(e: Evidence) -> Finding | None:
+def leaver_left(evidence: Evidence) -> Finding | None:
     """No handler of a user runs after the user is unregistered, even for calls in flight; the other user is called as before."""
-    for phase in e.on():
+    for phase in evidence.on():
         gone = [u for u in phase.users if u.leaves]
-        left = during(phase, e.truth.hits["end of unregister_ftrace_graph"])
+        left = during(phase, evidence.truth.hits["end of unregister_ftrace_graph"])
         if not gone:
             continue
         if not left:
             return Finding(f"{phase.name}: {gone[0].directory} got another tracer, and unregister_ftrace_graph did not return", began=phase.first)
-        if not during(phase, e.truth.users):
+        if not during(phase, evidence.truth.users):
             return Finding(f"{phase.name}: no handler ran, of {len(phase.users)} users", began=phase.first)
-        after = {t.v[1] for t in between(e.truth.users, left[0].seq, phase.last)}
+        after = {t.v[1] for t in between(evidence.truth.users, left[0].seq, phase.last)}
         if len(after) > len(phase.users) - len(gone):
             return Finding(f"{phase.name}: handlers of a user ran after it was unregistered", seq=left[0].seq)
-        wrong = within(phase, first_of(nested_as_printed(e, phase, user) for user in stayed(phase)))
+        wrong = within(
+            phase, first_of(nested_as_printed(evidence, phase, user) for user in stayed(phase))
+        )
         if wrong:
             return wrong
     return None
 
 
-def walked(e: Evidence) -> Finding | None:
+def walked(evidence: Evidence) -> Finding | None:
     """The stack of a sleeping thread shows the true return address of a function whose return is patched."""
-    shown = re.search(r"^ *sleep_ns\+\S+\s+([\w.]+)\+0x([0-9a-f]+)/", e.walk, re.M)
+    shown = re.search(r"^ *sleep_ns\+\S+\s+([\w.]+)\+0x([0-9a-f]+)/", evidence.walk, re.M)
     if not shown:
         return Finding("ps -s showed no thread that sleeps in sleep_ns, with its caller")
-    places = {call + 4 for call in calls_to(e.kernel, "sleep_ns")}
-    found = e.kernel.address_of(shown[1]) + int(shown[2], 16)
+    places = {call + 4 for call in calls_to(evidence.kernel, "sleep_ns")}
+    found = evidence.kernel.address_of(shown[1]) + int(shown[2], 16)
     if found in places:
         return None
-    return Finding(f"a thread sleeps in sleep_ns, whose return is patched. ps -s shows that it returns to {e.kernel.name_at(found)}, and "
-                   f"the calls of sleep_ns return to {' or '.join(map(e.kernel.name_at, sorted(places)))}: the true address is in the shadow frame")
+    return Finding(f"a thread sleeps in sleep_ns, whose return is patched. ps -s shows that it returns to {evidence.kernel.name_at(found)}, and "
+                   f"the calls of sleep_ns return to {' or '.join(map(evidence.kernel.name_at, sorted(places)))}: the true address is in the shadow frame")
 
 
-def home(e: Evidence) -> Finding | None:
+def home(evidence: Evidence) -> Finding | None:
     """Each call returns to its caller; this is also judged if the boot ended early."""
-    return comes_home(e) or left(e) or (None if e.why else through_handler(e) or link_replaced(e) or walked(e) or walks(e) or frames_kept(e))
+    return comes_home(evidence) or left(evidence) or (None if evidence.why else through_handler(evidence) or link_replaced(evidence) or walked(evidence) or walks(evidence) or frames_kept(evidence))
 
 
-def _last_forgotten(e: Evidence, finding: Finding) -> str:
+def _last_forgotten(evidence: Evidence, finding: Finding) -> str:
     """Of sixteen users only the last one is never called."""
-    notified = {t.user for phase in _by_hand(e) for t in during(phase, e.truth.user_events)}
-    wanted = {h.number for phase in e.on() for h in phase.hands}
+    notified = {
+        t.user for phase in _by_hand(evidence) for t in during(phase, evidence.truth.user_events)
+    }
+    wanted = {h.number for phase in evidence.on() for h in phase.hands}
     return "last-slot-forgotten" if notified and wanted - notified == {max(wanted)} else ""
 
 
-def ended(e: Evidence) -> str:
+def ended(evidence: Evidence) -> str:
     """The mistake of a boot that ended early, from its last exception: the filter or handler of an unregistered user was used."""
-    fault = faults.last(e) if e.verdict == Verdict.PANIC and e.truth.hits["end of unregister_ftrace_graph"] else None
+    fault = faults.last(evidence) if evidence.verdict == Verdict.PANIC and evidence.truth.hits["end of unregister_ftrace_graph"] else None
     if not fault:
         return ""
-    of_pc, of_link = (re.split("[+.]", e.kernel.name_at(a))[0] for a in (fault.pc, fault.link))  # GCC may split a function into name.part.0
+    of_pc, of_link = (re.split("[+.]", evidence.kernel.name_at(a))[0] for a in (fault.pc, fault.link))  # GCC may split a function into name.part.0
     asked = fault.access == "read" and of_pc in ("update_graph_ops", "wanted")
     return "slot-not-cleared" if asked or fault.access == "execution" and of_link == "ftrace_graph_func" else ""
 
@@ -322,34 +328,36 @@ MISTAKES = {
 ADVICE = {"walk-ends-at-the-handler", "first-users-filter-only", "stamp-after-slots"}
 
 
-def _hand_amounts(e: Evidence) -> Iterator[Amount]:
+def _hand_amounts(evidence: Evidence) -> Iterator[Amount]:
     """The handler calls of each of the sixteen users."""
-    for phase in _by_hand(e):
-        events = Counter(t.user for t in during(phase, e.truth.user_events) if t.what != OF_PARENT)
+    for phase in _by_hand(evidence):
+        events = Counter(
+            t.user for t in during(phase, evidence.truth.user_events) if t.what != OF_PARENT
+        )
         for hand in phase.hands:
-            yield Amount(f"{phase.name}, user {hand.number}", events[hand.number], half_of(e, phase, hand.names))
+            yield Amount(f"{phase.name}, user {hand.number}", events[hand.number], half_of(evidence, phase, hand.names))
 
 
-def _keeper_amounts(e: Evidence) -> Iterator[Amount]:
-    for phase in _by_hand(e):
-        found = Counter(t.user for t in during(phase, e.truth.user_events) if t.what == AT_RETURN and t.value)
+def _keeper_amounts(evidence: Evidence) -> Iterator[Amount]:
+    for phase in _by_hand(evidence):
+        found = Counter(t.user for t in during(phase, evidence.truth.user_events) if t.what == AT_RETURN and t.value)
         for hand in phase.hands:
             if hand.kind == "keep":
-                yield Amount(f"{phase.name}, user {hand.number}", found[hand.number], half_of(e, phase, hand.names))
+                yield Amount(f"{phase.name}, user {hand.number}", found[hand.number], half_of(evidence, phase, hand.names))
 
 
-def _calls_after(e: Evidence) -> Iterator[Amount]:
+def _calls_after(evidence: Evidence) -> Iterator[Amount]:
     """Calls after a user was unregistered; with one CPU the workload may have ended before that."""
-    for phase in e.on():
+    for phase in evidence.on():
         if any(u.leaves for u in phase.users):
-            left = during(phase, e.truth.hits["end of unregister_ftrace_graph"])
-            yield Amount(phase.name, sum(bool(left) and call.seq > left[0].seq for call in e.calls(phase)), int(e.smp > 1))
+            left = during(phase, evidence.truth.hits["end of unregister_ftrace_graph"])
+            yield Amount(phase.name, sum(bool(left) and call.seq > left[0].seq for call in evidence.calls(phase)), int(evidence.smp > 1))
 
 
-def _two_tracer_amounts(e: Evidence) -> Iterator[Amount]:
-    for phase in e.on():
+def _two_tracer_amounts(evidence: Evidence) -> Iterator[Amount]:
+    for phase in evidence.on():
         if len(stayed(phase)) > 1:
-            yield Amount(phase.name, len(during(phase, e.truth.users)), sum(half_of(e, phase, u.filter.names) for u in phase.users))
+            yield Amount(phase.name, len(during(phase, evidence.truth.users)), sum(half_of(evidence, phase, u.filter.names) for u in phase.users))
 
 
 HAND_CALLS = Coverage("call of the user's handlers", _hand_amounts)

@@ -25,29 +25,31 @@ SESSION, ON_LINE = ModuleSession, ModuleLineSession
 
 # ---- followed ------------------------------------------------------------------------
 
-def followed(e: Evidence) -> Finding | None:
+def followed(evidence: Evidence) -> Finding | None:
     """A trampoline that leads elsewhere is reported, and a site that calls it, or would call it, is not written."""
-    if not e.redirected or not e.redirected[-1].after:
+    if not evidence.redirected or not evidence.redirected[-1].after:
         return Finding("the boot ended before the harness had overwritten a module's trampolines, which the kernel must then notice")
-    return first_of(_followed(e, was) for was in e.redirected)
+    return first_of(_followed(evidence, was) for was in evidence.redirected)
 
 
-def _followed(e: Evidence, was: Redirected) -> Finding | None:
+def _followed(evidence: Evidence, was: Redirected) -> Finding | None:
     module = was.loaded.module
     for site in module.sites:
         before, after = was.loaded.word(was.before, site.address), was.loaded.word(was.after, site.address)
         if before != after:
             return Finding(f"{site.function.name} was to be {was.wanted}, and its trampoline led elsewhere. The site was written, and must be left as it was", site=[
-                f"{site.function.name} at {site.address:#x}", f"was        {before:08x}  {e.kernel.disassemble(site.address, before)}",
-                f"became     {after:08x}  {e.kernel.disassemble(site.address, after)}", *_led(e, was)],
-                mistake=_not_followed(e, was))
+                f"{site.function.name} at {site.address:#x}", f"was        {before:08x}  {evidence.kernel.disassemble(site.address, before)}",
+                f"became     {after:08x}  {evidence.kernel.disassemble(site.address, after)}", *_led(evidence, was)],
+                mistake=_not_followed(evidence, was))
     if was.before != was.after:
         return Finding(f"the trampolines of {module.name} led elsewhere, and other words of its text were written")
-    changed = foreign(e.kernel, e.kernel.differing(was.kernel, e.rest_text), set())
+    changed = foreign(
+        evidence.kernel, evidence.kernel.differing(was.kernel, evidence.rest_text), set()
+    )
     if changed:
-        return Finding(f"the trampolines of {module.name} led elsewhere, and text was changed at {e.kernel.name_at(changed[0])}", address=changed[0])
+        return Finding(f"the trampolines of {module.name} led elsewhere, and text was changed at {evidence.kernel.name_at(changed[0])}", address=changed[0])
     if "its trampoline at" not in was.printed:
-        return Finding(f"the trampolines of {module.name} led elsewhere, and the kernel did not report it", site=_led(e, was))
+        return Finding(f"the trampolines of {module.name} led elsewhere, and the kernel did not report it", site=_led(evidence, was))
     return None
 
 
@@ -56,32 +58,32 @@ def _overwritten(was: Redirected) -> int:
     return next(n for n in range(was.loaded.module.stubs) if was.loaded.trampoline(was.before, n) != was.loaded.trampoline(was.loaded.rest, n))
 
 
-def _not_followed(e: Evidence, was: Redirected) -> str:
+def _not_followed(evidence: Evidence, was: Redirected) -> str:
     number = _overwritten(was)
-    if e.kernel.isa.trampoline(was.loaded.module.trampoline(number), was.loaded.trampoline(was.before, number)) is None:
+    if evidence.kernel.isa.trampoline(was.loaded.module.trampoline(number), was.loaded.trampoline(was.before, number)) is None:
         return "instructions-not-compared"
     return "trampoline-not-followed" if was.wanted == "traced" else "old-trampoline-not-followed"
 
 
-def _led(e: Evidence, was: Redirected) -> list[str]:
+def _led(evidence: Evidence, was: Redirected) -> list[str]:
     at = was.loaded.module.trampoline(_overwritten(was))
     words = ((a, was.loaded.word(was.before, a)) for a in range(at, at + TRAMPOLINE, 4))
-    return [f"a trampoline, at {at:#x}", *(f"           {word:08x}  {e.kernel.disassemble(a, word)}" for a, word in words)]
+    return [f"a trampoline, at {at:#x}", *(f"           {word:08x}  {evidence.kernel.disassemble(a, word)}" for a, word in words)]
 
 
-def refused(e: Evidence) -> Finding | None:
+def refused(evidence: Evidence) -> Finding | None:
     """A call site that holds an unexpected word is reported with both words, and not written."""
-    if not any(was.after for was in e.overwritten_sites):
+    if not any(was.after for was in evidence.overwritten_sites):
         return Finding("the boot ended before the kernel was to write a call site of a module that the harness had overwritten")
-    return first_of(_refused(e, was) for was in e.overwritten_sites)
+    return first_of(_refused(evidence, was) for was in evidence.overwritten_sites)
 
 
-def _refused(e: Evidence, was: Overwritten) -> Finding | None:
+def _refused(evidence: Evidence, was: Overwritten) -> Finding | None:
     name, at, module, became = was.site.function.name, was.site.address, was.loaded.module, was.loaded.word(was.after, was.site.address)
     other, sites = f"the call site of {name} held another word than its record says", {s.address for s in module.sites}
-    shown = [f"{name} at {at:#x}", *(f"{what:10} {word:08x}  {e.kernel.disassemble(at, word)}" for what, word in (("expected", was.expected), ("found", was.word)))]
+    shown = [f"{name} at {at:#x}", *(f"{what:10} {word:08x}  {evidence.kernel.disassemble(at, word)}" for what, word in (("expected", was.expected), ("found", was.word)))]
     if became != was.word:
-        return Finding(f"{other}. The site was written, and must be left as it was", site=[*shown, f"became     {became:08x}  {e.kernel.disassemble(at, became)}"],
+        return Finding(f"{other}. The site was written, and must be left as it was", site=[*shown, f"became     {became:08x}  {evidence.kernel.disassemble(at, became)}"],
                        mistake="site-not-read")
     if any(a not in sites and was.loaded.word(was.before, a) != was.loaded.word(was.after, a) for a in range(module.base, module.end, 4)):
         return Finding(f"{other}, and the kernel wrote words of {module.name} that are not call sites")
@@ -97,14 +99,14 @@ def _refused(e: Evidence, was: Overwritten) -> Finding | None:
 
 # ---- coming --------------------------------------------------------------------------
 
-def coming(e: Evidence) -> Finding | None:
+def coming(evidence: Evidence) -> Finding | None:
     """Each tracer that selects functions of a module traces them from the module's init on; no other tracer does."""
-    return first_of(_in_order(e, was) or runs_as_expected(e, "a module is loaded", was, [was.run], was.output) or _tracers(e, was) for was in e.coming)
+    return first_of(_in_order(evidence, was) or runs_as_expected(evidence, "a module is loaded", was, [was.run], was.output) or _tracers(evidence, was) for was in evidence.coming)
 
 
-def _in_order(e: Evidence, was: Coming) -> Finding | None:
+def _in_order(evidence: Evidence, was: Coming) -> Finding | None:
     """The call sites are published before the first of them is patched."""
-    steps = _steps(e, *was.loaded)
+    steps = _steps(evidence, *was.loaded)
     if "ftrace_add_table" not in steps:
         return Finding("a module was loaded, and its call sites were not published with ftrace_add_table()")
     patched = [steps.index(name) for name in ("ftrace_make_call", "ftrace_modify_call") if name in steps]
@@ -114,17 +116,17 @@ def _in_order(e: Evidence, was: Coming) -> Finding | None:
     return None
 
 
-def _steps(e: Evidence, first: int, last: int) -> list[str]:
+def _steps(evidence: Evidence, first: int, last: int) -> list[str]:
     """What was called in this part of the log, in order."""
-    hits = [(r.seq, name) for name in (*MODULES, GRACE, "ftrace_batch_begin", "end of ftrace_module_release") for r in between(e.truth.hits[name], first, last)]
+    hits = [(r.seq, name) for name in (*MODULES, GRACE, "ftrace_batch_begin", "end of ftrace_module_release") for r in between(evidence.truth.hits[name], first, last)]
     return [name for _, name in sorted(hits)]
 
 
-def _tracers(e: Evidence, was: Coming) -> Finding | None:
+def _tracers(evidence: Evidence, was: Coming) -> Finding | None:
     module = was.run.module
-    executed = of_modules(e, was, module.names)
+    executed = of_modules(evidence, was, module.names)
     wanted = [at for at in was.traces if at != OTHER] if len(was.traces) > 2 or OTHER not in was.traces else []
-    wrong = {at: traced_as_executed(e, f"{module.name} was loaded while tracers were on; {at or './'}trace", was.traces[at], executed) for at in wanted}
+    wrong = {at: traced_as_executed(evidence, f"{module.name} was loaded while tracers were on; {at or './'}trace", was.traces[at], executed) for at in wanted}
     silent = [at for at in wanted if not was.traces[at].events]
     if OTHER in was.traces and any(is_of(module, event.func) for event in was.traces[OTHER].events):
         return Finding(f"{OTHER}set_ftrace_filter has only wl_begin, and {OTHER}trace has functions of {module.name}", mistake="op-not-asked")
@@ -146,21 +148,21 @@ def _graphed(was: Coming, want: list[str]) -> Finding | None:
                    mistake="" if printed else "graph-not-told")
 
 
-def held(e: Evidence) -> Finding | None:
+def held(evidence: Evidence) -> Finding | None:
     """One op that may change pc traces the functions of a module that is loaded, and no other one can then select them. If there are two, no op traces
     them. Nothing is printed when they are unregistered."""
-    return first_of(_held_wrong(e, was) for was in e.held)
+    return first_of(_held_wrong(evidence, was) for was in evidence.held)
 
 
-def _held_wrong(e: Evidence, was: Held) -> Finding | None:
-    module, nop = was.loaded.module, e.kernel.isa.nop
+def _held_wrong(evidence: Evidence, was: Held) -> Finding | None:
+    module, nop = was.loaded.module, evidence.kernel.isa.nop
     for site in module.sites:
         word = was.loaded.word(was.loaded.traced, site.address)
         if (word == nop) != (was.ops > 1):
             why = "two ops that may change pc selected its functions, so they are never traced" if was.ops > 1 else (
                 "one op that may change pc selected its functions, so each site must call it")
             return Finding(f"{module.name} was loaded while {why}",
-                           site=[f"{site.function.name} at {site.address:#x}", f"is         {word:08x}  {e.kernel.disassemble(site.address, word)}"])
+                           site=[f"{site.function.name} at {site.address:#x}", f"is         {word:08x}  {evidence.kernel.disassemble(site.address, word)}"])
     if was.ops == 1 and "EBUSY" not in was.refused:
         return Finding(f"{module.name} was loaded while one op that may change pc selected its functions. Then another such op was registered for them, and must be refused "
                        "with EBUSY: the records do not say that the functions are taken (FTRACE_FL_IPMODIFY)")
@@ -170,9 +172,9 @@ def _held_wrong(e: Evidence, was: Held) -> Finding | None:
     return None
 
 
-def coming_printed(e: Evidence) -> Finding | None:
+def coming_printed(evidence: Evidence) -> Finding | None:
     """The same by the console alone."""
-    return first_of(_coming_printed(was) for was in e.coming) if e.coming else Finding("no module was loaded while tracers were on")
+    return first_of(_coming_printed(was) for was in evidence.coming) if evidence.coming else Finding("no module was loaded while tracers were on")
 
 
 def _coming_printed(was: Coming) -> Finding | None:
@@ -189,32 +191,32 @@ def _coming_printed(was: Coming) -> Finding | None:
 
 # ---- going ---------------------------------------------------------------------------
 
-def going(e: Evidence) -> Finding | None:
+def going(evidence: Evidence) -> Finding | None:
     """After rmmod nothing refers to the module, even if another module is loaded at its address; and no CPU was inside it."""
-    was = e.going
-    found = gone_from_files(e)
+    was = evidence.going
+    found = gone_from_files(evidence)
     if found or not was:
         return found
     gone, other = was.gone, was.successor.module
     for site in other.sites:
         word = was.successor.word(was.successor.traced, site.address)
-        if word != e.kernel.isa.nop:
+        if word != evidence.kernel.isa.nop:
             return Finding(f"{gone.name} was traced and removed. {other.name} was loaded at its address, and is traced", mistake="filter-keeps-the-dead", site=[
-                f"{site.function.name} at {site.address:#x}", f"was        {word:08x}  {e.kernel.disassemble(site.address, word)}"])
-    return _graces(e, _steps(e, was.first, was.last))
+                f"{site.function.name} at {site.address:#x}", f"was        {word:08x}  {evidence.kernel.disassemble(site.address, word)}"])
+    return _graces(evidence, _steps(evidence, was.first, was.last))
 
 
-def going_printed(e: Evidence) -> Finding | None:
+def going_printed(evidence: Evidence) -> Finding | None:
     """The same by the console alone."""
-    was = e.going
+    was = evidence.going
     if was and was.gone.name not in was.files[f"enabled_functions{BEFORE}"]:
         return Finding(f"functions of {was.gone.name} were traced, and enabled_functions does not list them")
-    return gone_from_files(e)
+    return gone_from_files(evidence)
 
 
-def gone_from_files(e: Evidence) -> Finding | None:
+def gone_from_files(evidence: Evidence) -> Finding | None:
     """No file lists a module that was removed, or the module that was loaded at its address."""
-    was = e.going
+    was = evidence.going
     if not was:
         return Finding("no module was removed while it was traced")
     gone, other = was.gone, was.successor.module
@@ -227,7 +229,7 @@ def gone_from_files(e: Evidence) -> Finding | None:
     return None
 
 
-def _graces(e: Evidence, steps: list[str]) -> Finding | None:
+def _graces(evidence: Evidence, steps: list[str]) -> Finding | None:
     """There is a grace period after the sites are made nops, and another one after the records are unlinked."""
     if "ftrace_module_release" not in steps or "end of ftrace_module_release" not in steps:
         return Finding("rmmod did not call ftrace_module_release()")
@@ -247,16 +249,16 @@ def _graces(e: Evidence, steps: list[str]) -> Finding | None:
     return None
 
 
-def inside(e: Evidence) -> Finding | None:
+def inside(evidence: Evidence) -> Finding | None:
     """rmmod fails with EBUSY while a call in flight will return through the module, and not afterwards."""
     for case, (what, slug) in WITHIN.items():
-        if "EBUSY" not in e.inside.get(case, "EBUSY"):
+        if "EBUSY" not in evidence.inside.get(case, "EBUSY"):
             return Finding(f"rmmod removed a module although a thread slept in a traced call whose {what}; rmmod must fail with EBUSY", mistake=slug)
-    if said := e.inside.get("another", "").strip():
+    if said := evidence.inside.get("another", "").strip():
         return Finding(f"while a thread slept in a traced call of one module, another module could not be removed: {said}")
-    if said := e.inside.get("awake", "").strip():
+    if said := evidence.inside.get("awake", "").strip():
         return Finding(f"the call that was inside the module has returned, and rmmod still fails: {said}")
-    return None if {*WITHIN, "awake"} <= {*e.inside} else Finding("no module was removed while a call was inside it")
+    return None if {*WITHIN, "awake"} <= {*evidence.inside} else Finding("no module was removed while a call was inside it")
 
 
 # By case of module_session.INSIDE: which shadow frame the kernel had to find, and the mistake of not finding it.
@@ -267,20 +269,20 @@ WITHIN = {
 }
 
 
-def _wrong_encoding(e: Evidence) -> str:
-    wrong = trampolines_lead(e)
+def _wrong_encoding(evidence: Evidence) -> str:
+    wrong = trampolines_lead(evidence)
     return wrong.mistake if wrong else ""
 
 
-def ended(e: Evidence) -> str:
+def ended(evidence: Evidence) -> str:
     """The mistake of a boot that ended early: ftrace_lock, a trampoline that leads elsewhere, or a site that is patched before its record can be found."""
-    if lock_misused(e) or _wrong_encoding(e):
-        return lock_misused(e) or _wrong_encoding(e)
-    steps = _steps(e, 0, 1 << 62)
+    if lock_misused(evidence) or _wrong_encoding(evidence):
+        return lock_misused(evidence) or _wrong_encoding(evidence)
+    steps = _steps(evidence, 0, 1 << 62)
     at = max((n for n, name in enumerate(steps) if name == "ftrace_module_enable"), default=-1)
     rest = steps[at + 1:] if at >= 0 else []
     early = "ftrace_batch_begin" in rest and "ftrace_add_table" not in rest[:rest.index("ftrace_batch_begin")]
-    return "patched-before-published" if e.verdict == Verdict.PANIC and early and "ftrace_add_table" not in rest else ""
+    return "patched-before-published" if evidence.verdict == Verdict.PANIC and early and "ftrace_add_table" not in rest else ""
 
 
 MISTAKES = {

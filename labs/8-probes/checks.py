@@ -28,9 +28,13 @@ HIT, OUT, EMULATED, POST = "hit", "out of line", "emulated", "after"
 ALL, GOING = "probes", "come and go"  # parts of the boot
 
 
-def hits(e: Evidence, part: str) -> list[Record]:
+def hits(evidence: Evidence, part: str) -> list[Record]:
     """The records about probes in this part of the boot, in order."""
-    return between(e.truth.hits["step"], *e.parts[part]) if part in e.parts else []
+    return (
+        between(evidence.truth.hits["step"], *evidence.parts[part])
+        if part in evidence.parts
+        else []
+    )
 
 
 # ---- each instruction of probe_steps -------------------------------------------------------
@@ -43,18 +47,21 @@ class Deviation(NamedTuple):
 
 
 @once
-def _steps(e: Evidence) -> list[StepsCall]:
-    last = e.parts.get("steps", (0, 1 << 62))
-    return probes.calls_of_steps(e.kernel, between(e.truth.hits["step"], *last))
+def _steps(evidence: Evidence) -> list[StepsCall]:
+    last = evidence.parts.get("steps", (0, 1 << 62))
+    return probes.calls_of_steps(evidence.kernel, between(evidence.truth.hits["step"], *last))
 
 
 class _Compared:
     """Compares a call of probe_steps in which instructions were probed with one in which none was."""
 
-    def __init__(self, e: Evidence, plain: StepsCall, call: StepsCall) -> None:
-        self._e, self._call, self._left = e, call, call.hits
+    def __init__(self, evidence: Evidence, plain: StepsCall, call: StepsCall) -> None:
+        self._e, self._call, self._left = evidence, call, call.hits
         self._plain = [(r.addr, r.v[:3]) for r in plain.hits]
-        self._first, self._last = probes.slots(e.kernel).start, probes.slots(e.kernel).stop
+        self._first, self._last = (
+            probes.slots(evidence.kernel).start,
+            probes.slots(evidence.kernel).stop,
+        )
         self._result = plain.result
         self._done = ""  # if the last instruction was probed: the rung that judges where the CPU continued after it
 
@@ -90,11 +97,11 @@ class _Compared:
         found, self._left = self._left[0], self._left[1:]
         return found
 
-    def _in_slot(self, r: Record | None) -> bool:
-        return bool(r and self._first <= r.addr < self._last)
+    def _in_slot(self, record: Record | None) -> bool:
+        return bool(record and self._first <= record.addr < self._last)
 
-    def _describe(self, r: Record | None) -> str:
-        return f"{self._e.kernel.name_at(r.addr)} was executed, the word {r.word:08x} ({self._e.kernel.disassemble(r.addr, r.word)})" if r else "nothing more was executed"
+    def _describe(self, record: Record | None) -> str:
+        return f"{self._e.kernel.name_at(record.addr)} was executed, the word {record.word:08x} ({self._e.kernel.disassemble(record.addr, record.word)})" if record else "nothing more was executed"
 
     def _unprobed(self, at: int, regs: tuple[int, ...]) -> Deviation | None:
         r, name = self._next(), self._e.kernel.name_at(at)
@@ -163,11 +170,11 @@ def _hex(values: tuple[int, ...]) -> str:
 
 
 @once
-def _wrong(e: Evidence) -> list[Deviation]:
-    calls = _steps(e)
+def _wrong(evidence: Evidence) -> list[Deviation]:
+    calls = _steps(evidence)
     if not calls or calls[0].probed:
         return []
-    return [found for call in calls[1:] if (found := _Compared(e, calls[0], call).wrong())]
+    return [found for call in calls[1:] if (found := _Compared(evidence, calls[0], call).wrong())]
 
 
 def _of_rung(rung: str) -> Check:
@@ -186,58 +193,62 @@ class Counted(NamedTuple):
 
 
 @once
-def _counted(e: Evidence, part: str) -> list[Counted]:
+def _counted(evidence: Evidence, part: str) -> list[Counted]:
     """The counts of each probe that stayed registered during the whole part."""
-    log = hits(e, part)
-    executed = Counter(r.addr for r in log if r.word == e.isa.brk)
-    handled = Counter(r.v[0] for r in log if r.addr == e.kernel.symbol(BEFORE))
-    stay = e.probed if part == ALL else e.probed[:STAYS]
-    said = [r.v for r in probes.said(e.kernel, log, probes.COUNTS)][:-len(stay) - 1:-1]  # they are unregistered last, the first one last of all
+    log = hits(evidence, part)
+    executed = Counter(r.addr for r in log if r.word == evidence.isa.brk)
+    handled = Counter(r.v[0] for r in log if r.addr == evidence.kernel.symbol(BEFORE))
+    stay = evidence.probed if part == ALL else evidence.probed[:STAYS]
+    said = [r.v for r in probes.said(evidence.kernel, log, probes.COUNTS)][:-len(stay) - 1:-1]  # they are unregistered last, the first one last of all
     return [Counted(n, at, executed[at], handled[n], v[1], v[2]) for (n, at), v in zip(enumerate(stay), said)]
 
 
-def counted(e: Evidence, part: str) -> Finding | None:
+def counted(evidence: Evidence, part: str) -> Finding | None:
     """Each probe on the workload is hit, handled and counted as often as the seed asks for."""
-    phase = next((p for p in e.phases if p.name == part), None)
+    phase = next((p for p in evidence.phases if p.name == part), None)
     if not phase:
         return Finding("no workload ran with probes on its instructions")
-    wrong = executed_as_expected(e, phase)
+    wrong = executed_as_expected(evidence, phase)
     if wrong:
         return within(phase, wrong)
-    expected = Counter(call.function for calls in e.expected(phase).contexts.values() for call in calls)
-    for c in _counted(e, part):
-        function = e.kernel.name_at(c.at).partition("+")[0]
+    expected = Counter(call.function for calls in evidence.expected(phase).contexts.values() for call in calls)
+    for c in _counted(evidence, part):
+        function = evidence.kernel.name_at(c.at).partition("+")[0]
         rows = [str(n) for n in (expected[function], c.executed, c.handled, c.hits)]
         if len(set(rows)) > 1 or c.missed:
-            return Finding(f"{phase.name}: probe {c.number} is at {e.kernel.name_at(c.at)}, {e.kernel.disassemble(c.at)}. By the seed it is executed {rows[0]} times; the "
+            return Finding(f"{phase.name}: probe {c.number} is at {evidence.kernel.name_at(c.at)}, {evidence.kernel.disassemble(c.at)}. By the seed it is executed {rows[0]} times; the "
                            f"breakpoint was executed {rows[1]} times, the handler ran {rows[2]} times, and {rows[3]} hits and {c.missed} missed hits were counted", began=phase.first)
     return None
 
 
 @once
-def _came(e: Evidence) -> list[Record]:
+def _came(evidence: Evidence) -> list[Record]:
     """Stores into the workload's probed instructions while probes are registered and unregistered."""
-    text, first, last = e.kernel.text[0], *e.parts.get(GOING, (0, 0))
-    return [r for r in between(e.truth.stores, first, last) if text + r.v[0] & ~3 in e.probed]
+    text, first, last = evidence.kernel.text[0], *evidence.parts.get(GOING, (0, 0))
+    return [
+        r
+        for r in between(evidence.truth.stores, first, last)
+        if text + r.v[0] & ~3 in evidence.probed
+    ]
 
 
-def came_and_went(e: Evidence) -> Finding | None:
+def came_and_went(evidence: Evidence) -> Finding | None:
     """Every word that is written to a probed instruction is the breakpoint or the instruction, and the kernel counts each hit whose handler ran."""
-    for r in _came(e):
-        at = e.kernel.text[0] + r.v[0]
-        if r.size != 4 or r.v[1] not in (e.isa.brk, e.kernel.word(at)):
-            return Finding(f"{r.size} bytes, {r.v[1]:#x}, were written to the probed instruction {e.kernel.name_at(at)}: only the whole instruction or a whole breakpoint may be written", seq=r.seq)
-    log = hits(e, GOING)
-    handled = Counter(r.v[0] for r in log if r.addr == e.kernel.symbol(BEFORE))
-    told = sum(r.v[1] for r in probes.said(e.kernel, log, probes.COUNTS))
+    for r in _came(evidence):
+        at = evidence.kernel.text[0] + r.v[0]
+        if r.size != 4 or r.v[1] not in (evidence.isa.brk, evidence.kernel.word(at)):
+            return Finding(f"{r.size} bytes, {r.v[1]:#x}, were written to the probed instruction {evidence.kernel.name_at(at)}: only the whole instruction or a whole breakpoint may be written", seq=r.seq)
+    log = hits(evidence, GOING)
+    handled = Counter(r.v[0] for r in log if r.addr == evidence.kernel.symbol(BEFORE))
+    told = sum(r.v[1] for r in probes.said(evidence.kernel, log, probes.COUNTS))
     if told != sum(handled.values()):
-        return Finding(f"while probes were registered and unregistered, their handlers ran {sum(handled.values())} times, and {told} hits were counted", began=e.parts[GOING][0])
+        return Finding(f"while probes were registered and unregistered, their handlers ran {sum(handled.values())} times, and {told} hits were counted", began=evidence.parts[GOING][0])
     return None
 
 
-def stale(e: Evidence) -> Finding | None:
+def stale(evidence: Evidence) -> Finding | None:
     """If a breakpoint has been removed when its exception is handled, the instruction is executed."""
-    for r in probes.said(e.kernel, hits(e, "stale"), probes.STALE):
+    for r in probes.said(evidence.kernel, hits(evidence, "stale"), probes.STALE):
         if r.v[1:3] != (1, 0):
             return Finding("a CPU took a breakpoint, and before it could look for the point, the probe was unregistered and the instruction was written back. Then break_hook->hit "
                            f"must return true and leave pc alone; it returned {'true' if r.v[1] else 'false'} and moved pc by {probes.signed(r.v[2])}", seq=r.seq, mistake="found-nothing-dies")
@@ -246,43 +257,45 @@ def stale(e: Evidence) -> Finding | None:
 
 # ---- order ----------------------------------------------------------------------------------
 
-def slot_first(e: Evidence) -> Finding | None:
+def slot_first(evidence: Evidence) -> Finding | None:
     """When a breakpoint is written, a slot already holds a copy of the instruction, and a jump back or a breakpoint after it."""
-    kernel, lo, slots = e.kernel, e.kernel.text[0], probes.slots(e.kernel)
-    held = dict.fromkeys(slots, e.isa.brk)  # as they are linked
-    mine = {*probes.own(kernel), *e.probed}
+    kernel, lo, slots = evidence.kernel, evidence.kernel.text[0], probes.slots(evidence.kernel)
+    held = dict.fromkeys(slots, evidence.isa.brk)  # as they are linked
+    mine = {*probes.own(kernel), *evidence.probed}
     same = 0  # the first word of a slot, if the last store has not changed it
-    for r in e.truth.stores:
+    for r in evidence.truth.stores:
         at = lo + r.v[0]
         if at in held:
             if held[at] == r.v[1] and same == at - 4:
                 return Finding(f"both words of the slot {kernel.name_at(same)} were right already, and were written again: if they are right, write nothing", seq=r.seq)
             same = at if held[at] == r.v[1] and (at - slots.start) % 8 == 0 else 0
             held[at] = r.v[1]
-        elif at in mine and r.v[1] == e.isa.brk and not e.isa.depends_on_pc(kernel.word(at)) and not _has_slot(e, held, at):
+        elif at in mine and r.v[1] == evidence.isa.brk and not evidence.isa.depends_on_pc(kernel.word(at)) and not _has_slot(evidence, held, at):
             return Finding(f"the breakpoint was written to {kernel.name_at(at)} before a slot held {kernel.disassemble(at)} and the word after it: a CPU that executes "
                            "the breakpoint now finds another instruction", seq=r.seq, mistake="armed-before-the-slot")
     return None
 
 
-def _has_slot(e: Evidence, held: dict[int, int], at: int) -> bool:
-    slots = probes.slots(e.kernel)
+def _has_slot(evidence: Evidence, held: dict[int, int], at: int) -> bool:
+    slots = probes.slots(evidence.kernel)
     for copy in range(slots.start, slots.stop, 8):
-        jump = e.kernel.isa.jump(copy + 4, held[copy + 4])
-        if held[copy] == e.kernel.word(at) and (held[copy + 4] == e.isa.brk or jump == (at + 4, 0)):
+        jump = evidence.kernel.isa.jump(copy + 4, held[copy + 4])
+        if held[copy] == evidence.kernel.word(at) and (
+            held[copy + 4] == evidence.isa.brk or jump == (at + 4, 0)
+        ):
             return True
     return False
 
 
-def slot_kept(e: Evidence) -> Finding | None:
+def slot_kept(evidence: Evidence) -> Finding | None:
     """A slot is freed only after a grace period that began when the breakpoint was removed and the point unlinked."""
-    owners = e.kernel.symbol("kprobe_slot_owner")
-    buckets = e.kernel.extent("kprobe_buckets")
-    mine = {*probes.own(e.kernel), *e.probed}
-    for r in (r for r in e.truth.writes if owners <= r.v[0] < owners + 8 * probes.SLOTS and not r.v[1]):
-        graces = [g.seq for g in e.truth.hits["synchronize_sched"] if g.thread == r.thread and g.seq < r.seq]
-        before = [s.seq for s in e.truth.stores if s.seq < r.seq and e.kernel.text[0] + s.v[0] in mine] + [
-            w.seq for w in e.truth.writes if w.seq < r.seq and w.thread == r.thread and buckets[0] <= w.v[0] < buckets[1]]
+    owners = evidence.kernel.symbol("kprobe_slot_owner")
+    buckets = evidence.kernel.extent("kprobe_buckets")
+    mine = {*probes.own(evidence.kernel), *evidence.probed}
+    for r in (r for r in evidence.truth.writes if owners <= r.v[0] < owners + 8 * probes.SLOTS and not r.v[1]):
+        graces = [g.seq for g in evidence.truth.hits["synchronize_sched"] if g.thread == r.thread and g.seq < r.seq]
+        before = [s.seq for s in evidence.truth.stores if s.seq < r.seq and evidence.kernel.text[0] + s.v[0] in mine] + [
+            w.seq for w in evidence.truth.writes if w.seq < r.seq and w.thread == r.thread and buckets[0] <= w.v[0] < buckets[1]]
         if not graces or graces[-1] < max(before, default=0):
             return Finding("a slot was freed, and no grace period had passed since its breakpoint was removed and its point was unlinked: a CPU may still be in the slot, "
                            "or on its way there", seq=r.seq, mistake="slot-freed-at-once")
@@ -290,23 +303,23 @@ def slot_kept(e: Evidence) -> Finding | None:
 
 
 @once
-def _frees(e: Evidence) -> list[tuple[Record, Record]]:
+def _frees(evidence: Evidence) -> list[tuple[Record, Record]]:
     """Each call of kprobe_wait_and_free: its first instruction, with the point and `unused`, and its end."""
-    return _windows(e, probes.FREES, e.truth.hits["step"])
+    return _windows(evidence, probes.FREES, evidence.truth.hits["step"])
 
 
-def freed_in_time(e: Evidence) -> Finding | None:
+def freed_in_time(evidence: Evidence) -> Finding | None:
     """After a probe was unlinked, a grace period passes before kprobe_wait_and_free returns. A point is unlinked before it, and freed after it."""
-    frees, buckets = _frees(e), e.kernel.extent("kprobe_buckets")
+    frees, buckets = _frees(evidence), evidence.kernel.extent("kprobe_buckets")
     for n, (begin, end) in enumerate(frees):
         point, unused = begin.v[0], begin.v[1] & 0xFF
-        is_last = 0 != e.kernel.jumps_to(end.addr) == e.kernel.symbol("synchronize_sched")  # a tail call
-        grace = max((g.seq for g in between(e.truth.hits["synchronize_sched"], begin.seq, end.seq) if g.thread == begin.thread), default=end.seq if is_last else 0)
+        is_last = 0 != evidence.kernel.jumps_to(end.addr) == evidence.kernel.symbol("synchronize_sched")  # a tail call
+        grace = max((g.seq for g in between(evidence.truth.hits["synchronize_sched"], begin.seq, end.seq) if g.thread == begin.thread), default=end.seq if is_last else 0)
         if not grace:
             return Finding(f"{probes.FREES} returned for a point that {'has no probe left' if unused else 'has another probe'}, and no grace period had passed: a CPU may still "
                            "use the probe that was unregistered", seq=end.seq)
-        unlinked = [w.seq for w in between(e.truth.writes, begin.seq, end.seq) if w.thread == begin.thread and buckets[0] <= w.v[0] < buckets[1]]
-        freed = next((f.seq for f in between(e.truth.hits["kfree"], begin.seq, 1 << 62) if f.thread == begin.thread and f.v[0] == point), 0)
+        unlinked = [w.seq for w in between(evidence.truth.writes, begin.seq, end.seq) if w.thread == begin.thread and buckets[0] <= w.v[0] < buckets[1]]
+        freed = next((f.seq for f in between(evidence.truth.hits["kfree"], begin.seq, 1 << 62) if f.thread == begin.thread and f.v[0] == point), 0)
         following = next((later.seq for later, _ in frees[n + 1:] if later.v[0] == point), 1 << 62)
         if unused and not 0 < freed < following:
             return Finding("a point had no probe left, and its memory was not freed", seq=end.seq)
@@ -324,11 +337,11 @@ WORD = 0x5A5A1234  # what probe_trapped loads
 
 
 @once
-def _trapped(e: Evidence) -> list[tuple[Record, list[Record]]]:
+def _trapped(evidence: Evidence) -> list[tuple[Record, list[Record]]]:
     """Each call of probe_trapped, by the record of its result, with all that was logged before."""
     found, before = list[tuple[Record, list[Record]]](), list[Record]()
-    for r in hits(e, "traps"):
-        if r.addr == e.kernel.symbol(probes.SAID) and r.v[0] == probes.TRAPPED:
+    for r in hits(evidence, "traps"):
+        if r.addr == evidence.kernel.symbol(probes.SAID) and r.v[0] == probes.TRAPPED:
             found.append((r, before))
             before = []
         else:
@@ -336,70 +349,77 @@ def _trapped(e: Evidence) -> list[tuple[Record, list[Record]]]:
     return found
 
 
-def _in_slots(e: Evidence, log: list[Record]) -> list[Record]:
+def _in_slots(evidence: Evidence, log: list[Record]) -> list[Record]:
     """The traps that were taken in a slot."""
-    return [r for r in probes.said(e.kernel, log, probes.TRAP) if r.v[1] in probes.slots(e.kernel)]
+    return [
+        r
+        for r in probes.said(evidence.kernel, log, probes.TRAP)
+        if r.v[1] in probes.slots(evidence.kernel)
+    ]
 
 
-def traps(e: Evidence) -> Finding | None:
+def traps(evidence: Evidence) -> Finding | None:
     """The handler of a trap in a slot finds the original pc, and the instruction is executed afterwards."""
-    first, slots = e.kernel.symbol("probe_trapped_first"), probes.slots(e.kernel)
-    for n, (end, all_of_it) in enumerate(_trapped(e)):
-        log = [r for r in all_of_it if r.addr not in (e.kernel.symbol(BEFORE), e.kernel.symbol(AFTER)) or r.v[0] == 0]
+    first, slots = evidence.kernel.symbol("probe_trapped_first"), probes.slots(evidence.kernel)
+    for n, (end, all_of_it) in enumerate(_trapped(evidence)):
+        log = [r for r in all_of_it if r.addr not in (evidence.kernel.symbol(BEFORE), evidence.kernel.symbol(AFTER)) or r.v[0] == 0]
         trap, post = end.v[1], n >= len(TRAPS)
         at = first if trap == probes.SECOND_WORD else first + 4
-        which = f"{e.kernel.disassemble(at)} at {e.kernel.name_at(at)} was probed{' with a post handler' if post else ''}; {TRAPS[trap]}"
-        for r in _in_slots(e, log):
+        which = f"{evidence.kernel.disassemble(at)} at {evidence.kernel.name_at(at)} was probed{' with a post handler' if post else ''}; {TRAPS[trap]}"
+        for r in _in_slots(evidence, log):
             original = at + (r.v[1] - slots.start) % 8
             if r.v[2] != original:
-                return Finding(f"{which}. The trap interrupted {e.kernel.name_at(r.v[1])}; its handler must find {e.kernel.name_at(original)}, and found {e.kernel.name_at(r.v[2])}",
+                return Finding(f"{which}. The trap interrupted {evidence.kernel.name_at(r.v[1])}; its handler must find {evidence.kernel.name_at(original)}, and found {evidence.kernel.name_at(r.v[2])}",
                                seq=r.seq, mistake="pc-of-the-slot" if r.v[2] in slots else "")
         if end.v[2] != WORD:
             return Finding(f"{which}. Then the instructions after it must be executed, and probe_trapped must return {WORD:#x}; it returned {end.v[2]:#x}", seq=end.seq,
                            mistake="fault-taken-for-a-breakpoint" if trap == probes.FAULT else "")
-        ran = [sum(r.addr == e.kernel.symbol(name) for r in log) for name in (BEFORE, AFTER)]
+        ran = [sum(r.addr == evidence.kernel.symbol(name) for r in log) for name in (BEFORE, AFTER)]
         want = [0, 0] if trap == probes.PLAIN_FAULT else [1, int(post)]
         if ran != want:
             return Finding(f"{which}. For this call the pre handler ran {ran[0]} times and the post handler {ran[1]} times, and must run {want[0]} and {want[1]} times", seq=end.seq)
-        for r in probes.said(e.kernel, all_of_it, probes.MASKED):
+        for r in probes.said(evidence.kernel, all_of_it, probes.MASKED):
             masked = trap == probes.SECOND_WORD or r.v[1] == 1
             if r.v[2] != masked:
                 return Finding(f"{which}. In the code that hit probe {r.v[1]} interrupts were {'masked' if masked else 'enabled'}, and kprobe_irqs_off() said {bool(r.v[2])}", seq=r.seq)
-        inner = sum(r.addr == e.kernel.symbol(BEFORE) and r.v[0] == 1 for r in all_of_it)
+        inner = sum(r.addr == evidence.kernel.symbol(BEFORE) and r.v[0] == 1 for r in all_of_it)
         if trap in (probes.FAULT, probes.PLAIN_FAULT) and inner != 1:
             return Finding(f"{which}. The fault's handler calls probe_inner, which is probed, too. It is not the handler of a probe, so this hit must be handled; its handler ran {inner} times", seq=end.seq)
     return None
 
 
-def insns(e: Evidence) -> Finding | None:
+def insns(evidence: Evidence) -> Finding | None:
     """break_hook->insn returns the instruction under a breakpoint; at a call site, the word that is there."""
-    for r in probes.said(e.kernel, hits(e, "steps"), probes.INSN):
+    for r in probes.said(evidence.kernel, hits(evidence, "steps"), probes.INSN):
         at, got, there = r.v[1], r.v[2] & 0xFFFFFFFF, r.v[2] >> 32
-        want = e.kernel.word(at) if there == e.isa.brk else there
+        want = evidence.kernel.word(at) if there == evidence.isa.brk else there
         if got != want:
-            return Finding(f"break_hook->insn was asked for the instruction at {e.kernel.name_at(at)}, which is probed; it must be {e.kernel.disassemble(at, want)}, and was "
-                           f"{e.kernel.disassemble(at, got)}", seq=r.seq)
+            return Finding(f"break_hook->insn was asked for the instruction at {evidence.kernel.name_at(at)}, which is probed; it must be {evidence.kernel.disassemble(at, want)}, and was "
+                           f"{evidence.kernel.disassemble(at, got)}", seq=r.seq)
     return None
 
 
 # ---- moves ------------------------------------------------------------------------------------
 
 @once
-def _moved(e: Evidence, emulated: bool) -> list[tuple[StepsCall, list[Record]]]:
+def _moved(evidence: Evidence, emulated: bool) -> list[tuple[StepsCall, list[Record]]]:
     """Each call of probe_steps in which a pre handler changed pc, with what was logged from the breakpoint on."""
     found = []
-    for call in probes.calls_of_steps(e.kernel, hits(e, "moves")):
-        at = next((n for n, r in enumerate(call.hits) if (r.addr, r.word) == (call.probed, e.isa.brk)), None)
-        if at is not None and e.isa.depends_on_pc(e.kernel.word(call.probed)) == emulated:
+    for call in probes.calls_of_steps(evidence.kernel, hits(evidence, "moves")):
+        at = next((n for n, r in enumerate(call.hits) if (r.addr, r.word) == (call.probed, evidence.isa.brk)), None)
+        if (
+            at is not None
+            and evidence.isa.depends_on_pc(evidence.kernel.word(call.probed)) == emulated
+        ):
             found.append((call, call.hits[at:]))
     return found
 
 
 def moved(emulated: bool) -> Check:
     """If a pre handler changed pc, the CPU goes on there: neither the instruction nor a post handler runs."""
-    def wrong(e: Evidence) -> Finding | None:
-        kernel = e.kernel
-        for call, log in _moved(e, emulated):
+    def wrong(evidence: Evidence) -> Finding | None:
+        kernel = evidence.kernel
+        for call, log in _moved(evidence, emulated):
             r, target = log[2] if len(log) > 2 else None, call.probed + 8
             if not r or (r.addr, r.word, r.v[:3]) != (target, kernel.word(target), log[0].v[:3]):
                 return Finding(f"the pre handler of {kernel.disassemble(call.probed)} at {kernel.name_at(call.probed)} set pc to {kernel.name_at(target)} and returned true, in a probe "
@@ -415,18 +435,18 @@ NESTING = ("the handler of another probe", "the handler of a probe at a function
            "does not count as a hit within a hit", "the post handler of another probe")
 
 
-def nested(e: Evidence) -> Finding | None:
+def nested(evidence: Evidence) -> Finding | None:
     """probe_inner is called three times, once of them within another hit. There are several ways to such a hit."""
-    marks = list(probes.said(e.kernel, hits(e, "nested"), probes.NESTED))
-    ends = [*(r.seq for r in marks[1:]), e.parts.get("nested", (0, 0))[1]]
-    return next((found for mark, end in zip(marks, ends) if (found := _nested_wrong(e, mark, end))), None)
+    marks = list(probes.said(evidence.kernel, hits(evidence, "nested"), probes.NESTED))
+    ends = [*(r.seq for r in marks[1:]), evidence.parts.get("nested", (0, 0))[1]]
+    return next((found for mark, end in zip(marks, ends) if (found := _nested_wrong(evidence, mark, end))), None)
 
 
-def _nested_wrong(e: Evidence, mark: Record, end: int) -> Finding | None:
-    log, at, slots = between(hits(e, "nested"), mark.seq, end), e.kernel.symbol("probe_inner_first"), probes.slots(e.kernel)
-    breaks, copies = (sum(r.word == word and inside(r.addr) for r in log) for word, inside in ((e.isa.brk, at.__eq__), (e.kernel.word(at), slots.__contains__)))
-    ran = [sum(r.addr == e.kernel.symbol(name) and r.v[0] == 1 for r in log) for name in (BEFORE, AFTER)]
-    missed = [r.v[2] for r in probes.said(e.kernel, log, probes.COUNTS)]
+def _nested_wrong(evidence: Evidence, mark: Record, end: int) -> Finding | None:
+    log, at, slots = between(hits(evidence, "nested"), mark.seq, end), evidence.kernel.symbol("probe_inner_first"), probes.slots(evidence.kernel)
+    breaks, copies = (sum(r.word == word and inside(r.addr) for r in log) for word, inside in ((evidence.isa.brk, at.__eq__), (evidence.kernel.word(at), slots.__contains__)))
+    ran = [sum(r.addr == evidence.kernel.symbol(name) and r.v[0] == 1 for r in log) for name in (BEFORE, AFTER)]
+    missed = [r.v[2] for r in probes.said(evidence.kernel, log, probes.COUNTS)]
     if breaks < 3 or not missed:
         return Finding(f"probe_inner was to be called three times with a probe; its breakpoint was executed {breaks} times", seq=mark.seq)
     which = f"probe_inner was called three times, once by {NESTING[mark.v[1]]}. For the call within another hit its handlers must not run, and nmissed must count it"
@@ -467,22 +487,24 @@ def _parts(seed: int) -> list[Part]:
             Part("probe_deep(3), which calls itself, was called, and the entry handler stored its argument in 64 bytes of data", "probe_deep", [0, 1, 3, 6], [0], [0, 1, 2, 3])]
 
 
-def returns(e: Evidence) -> Finding | None:
-    log = hits(e, "returns")
-    at = e.kernel.symbol(probes.SAID)
+def returns(evidence: Evidence) -> Finding | None:
+    log = hits(evidence, "returns")
+    at = evidence.kernel.symbol(probes.SAID)
     said = [r for r in log if r.addr == at and r.v[0] in (probes.RETURN, probes.KRETPROBE, probes.INSTANCE)]
-    line = next((line for _, line in e.typed if line.startswith("probe returns")), "probe returns 0")
+    line = next((line for _, line in evidence.typed if line.startswith("probe returns")), "probe returns 0")
     for part in _parts(int(line.split()[2], 16)):
         mine, ends, instances = list[Record](), list[Record](), list[Record]()
         while said and len(ends) < len(part.missed):
             {probes.RETURN: mine, probes.KRETPROBE: ends, probes.INSTANCE: instances}[said[0].v[0]].append(said.pop(0))
-        found = _part_wrong(e, part, mine, ends) or _instances_wrong(part, instances)
+        found = _part_wrong(evidence, part, mine, ends) or _instances_wrong(part, instances)
         if found:
             return found
     return None
 
 
-def _part_wrong(e: Evidence, part: Part, mine: list[Record], ends: list[Record]) -> Finding | None:
+def _part_wrong(
+    evidence: Evidence, part: Part, mine: list[Record], ends: list[Record]
+) -> Finding | None:
     first = mine[0].seq if mine else ends[0].seq if ends else None
     if len(ends) < len(part.missed):
         return Finding(f"{part.what}: the program did not end")
@@ -490,10 +512,11 @@ def _part_wrong(e: Evidence, part: Part, mine: list[Record], ends: list[Record])
     missed = [r.v[1] for r in ends]
     held = "active-not-given-back" if any(a > 0 for a in active) else ""
     for r in mine:
-        returned = _last_return(e, r.seq)
+        returned = _last_return(evidence, r.seq)
         if not returned or returned.v[0] != r.v[2]:
             return Finding(f"{part.what}: the handler found the value {r.v[2]:#x}, and the last function that had returned then is "
-                           + (f"{e.kernel.name_at(returned.addr).partition('+')[0]}, with {returned.v[0]:#x}" if returned else "none"), seq=r.seq)
+                           + (evidence.kernel.name_at(returned.addr).partition("+")[0] + f", with {returned.v[0]:#x}"
+                              if returned else "none"), seq=r.seq)
     values = [r.v[2] for r in mine]
     if values != part.values:
         return Finding(f"{part.what}: the handler must find the values {', '.join(map(hex, part.values)) or '(none)'}, and found {', '.join(map(hex, values)) or 'none'}", seq=first, mistake=held)
@@ -501,17 +524,17 @@ def _part_wrong(e: Evidence, part: Part, mine: list[Record], ends: list[Record])
         return Finding(f"{part.what}: nmissed must be {', '.join(map(str, part.missed))}, and is {', '.join(map(str, missed))}", seq=first, mistake=held)
     if any(active):
         return Finding(f"{part.what}, and then the kretprobe was unregistered: {', '.join(map(str, active))} calls were in flight, and must be none", seq=first, mistake=held)
-    return _callers(e, part, mine)
+    return _callers(evidence, part, mine)
 
 
 @once
-def _returned(e: Evidence) -> list[Record]:
-    exits = {a for name in probes.RETURNING for a in e.kernel.exits(name)}
-    return [r for r in hits(e, "returns") if r.addr in exits]
+def _returned(evidence: Evidence) -> list[Record]:
+    exits = {a for name in probes.RETURNING for a in evidence.kernel.exits(name)}
+    return [r for r in hits(evidence, "returns") if r.addr in exits]
 
 
-def _last_return(e: Evidence, seq: int) -> Record | None:
-    return next((r for r in reversed(between(_returned(e), 0, seq))), None)
+def _last_return(evidence: Evidence, seq: int) -> Record | None:
+    return next((r for r in reversed(between(_returned(evidence), 0, seq))), None)
 
 
 def _instances_wrong(part: Part, said: list[Record]) -> Finding | None:
@@ -526,14 +549,14 @@ def _instances_wrong(part: Part, said: list[Record]) -> Finding | None:
     return None
 
 
-def _callers(e: Evidence, part: Part, mine: list[Record]) -> Finding | None:
+def _callers(evidence: Evidence, part: Part, mine: list[Record]) -> Finding | None:
     """ret_addr is the address to which the function returns, also in a chain of tail calls."""
-    calls = [c for c in between(e.truth.calls, *e.parts["returns"]) if c.name == part.function and c.parent != e.kernel.symbol("return_to_handler")]
+    calls = [c for c in between(evidence.truth.calls, *evidence.parts["returns"]) if c.name == part.function and c.parent != evidence.kernel.symbol("return_to_handler")]
     homes = {c.parent for c in calls}
     for r in mine:
         if r.v[1] not in homes:
-            return Finding(f"{part.what}: the handler found {e.kernel.name_at(r.v[1])} in ri->ret_addr, and must find {' or '.join(sorted(map(e.kernel.name_at, homes)))}", seq=r.seq,
-                           mistake="parent-of-the-handler" if r.v[1] == e.kernel.symbol("return_to_handler") else "")
+            return Finding(f"{part.what}: the handler found {evidence.kernel.name_at(r.v[1])} in ri->ret_addr, and must find {' or '.join(sorted(map(evidence.kernel.name_at, homes)))}", seq=r.seq,
+                           mistake="parent-of-the-handler" if r.v[1] == evidence.kernel.symbol("return_to_handler") else "")
     return None
 
 
@@ -547,8 +570,8 @@ REFUSED = (("a kretprobe without a handler", errno.EINVAL), ("a kretprobe withou
 
 def refused_in(part: str) -> Check:
     """Each registration that is not allowed returns its error."""
-    def check(e: Evidence) -> Finding | None:
-        for r in probes.said(e.kernel, hits(e, part), probes.REFUSED):
+    def check(evidence: Evidence) -> Finding | None:
+        for r in probes.said(evidence.kernel, hits(evidence, part), probes.REFUSED):
             what, error = REFUSED[r.v[1]]
             got = probes.signed(r.v[2])
             if got != -error:
@@ -570,19 +593,19 @@ PATCHED = (("no patch is enabled", OLD), ("a patch of both functions was enabled
 
 
 @once
-def _bodies(e: Evidence) -> list[tuple[Record, str]]:
+def _bodies(evidence: Evidence) -> list[tuple[Record, str]]:
     """The functions of `probe patches`, as they were executed, with their records."""
-    names = {s.address + 4: s.function.name for s in e.kernel.sites if s.function.name in {*OLD, *NEW, *NEWEST}}
-    return [(r, names[r.addr]) for r in hits(e, "patches") if r.addr in names]
+    names = {s.address + 4: s.function.name for s in evidence.kernel.sites if s.function.name in {*OLD, *NEW, *NEWEST}}
+    return [(r, names[r.addr]) for r in hits(evidence, "patches") if r.addr in names]
 
 
-def patched(e: Evidence) -> Finding | None:
+def patched(evidence: Evidence) -> Finding | None:
     """After each step, the newest enabled patch of a function is used."""
-    marks = list(probes.said(e.kernel, hits(e, "patches"), probes.PATCH))
+    marks = list(probes.said(evidence.kernel, hits(evidence, "patches"), probes.PATCH))
     for (what, want), mark, end in zip(PATCHED, marks, marks[1:]):
         if mark.v[2]:
             return Finding(f"{what}: it returned {probes.signed(mark.v[2])}", seq=mark.seq)
-        ran = tuple(name for r, name in _bodies(e) if mark.seq < r.seq < end.seq)
+        ran = tuple(name for r, name in _bodies(evidence) if mark.seq < r.seq < end.seq)
         if ran != want:
             oldest = want == NEWEST and ran == NEW
             return Finding(f"{what}; then probe_one and probe_two were called. {' and '.join(want)} must run, and {' and '.join(ran) or 'nothing'} ran", seq=mark.seq,
@@ -590,9 +613,9 @@ def patched(e: Evidence) -> Finding | None:
     return None if len(marks) == len(PATCHED) + 2 else Finding(f"'probe patches' made {len(marks)} of {len(PATCHED) + 2} steps")
 
 
-def _windows(e: Evidence, name: str, log: list[Record]) -> list[tuple[Record, Record]]:
+def _windows(evidence: Evidence, name: str, log: list[Record]) -> list[tuple[Record, Record]]:
     """Each call of this function: its first instruction, and its return."""
-    start, ends = e.kernel.symbol(name), set(ends_of(e.kernel, name))
+    start, ends = evidence.kernel.symbol(name), set(ends_of(evidence.kernel, name))
     found, begun = list[tuple[Record, Record]](), dict[int, Record]()
     for r in log:
         if r.addr == start:
@@ -602,11 +625,11 @@ def _windows(e: Evidence, name: str, log: list[Record]) -> list[tuple[Record, Re
     return found
 
 
-def all_at_once(e: Evidence) -> Finding | None:
+def all_at_once(evidence: Evidence) -> Finding | None:
     """While a patch is being enabled, a thread that has called one of its new functions calls no function that it replaces."""
-    for begin, end in _windows(e, ENABLE, hits(e, "patches")):
+    for begin, end in _windows(evidence, ENABLE, hits(evidence, "patches")):
         new = dict[int, str]()
-        for r, name in _bodies(e):
+        for r, name in _bodies(evidence):
             if begin.seq < r.seq < end.seq and r.thread != begin.thread:
                 if name in NEW:
                     new[r.thread] = name
@@ -615,12 +638,12 @@ def all_at_once(e: Evidence) -> Finding | None:
     return None
 
 
-def waited_for(e: Evidence) -> Finding | None:
+def waited_for(evidence: Evidence) -> Finding | None:
     """Each change of a patch is followed by a grace period before the function returns."""
     for name in (ENABLE, DISABLE):
-        for begin, end in _windows(e, name, hits(e, "patches")):
-            inside = [w.seq for w in e.truth.writes if w.thread == begin.thread and begin.seq < w.seq < end.seq and w.size == 1]
-            graces = [g.seq for g in e.truth.hits["synchronize_sched"] if g.thread == begin.thread and begin.seq < g.seq < end.seq]
+        for begin, end in _windows(evidence, name, hits(evidence, "patches")):
+            inside = [w.seq for w in evidence.truth.writes if w.thread == begin.thread and begin.seq < w.seq < end.seq and w.size == 1]
+            graces = [g.seq for g in evidence.truth.hits["synchronize_sched"] if g.thread == begin.thread and begin.seq < g.seq < end.seq]
             if inside and (not graces or graces[-1] < inside[-1]):
                 return Finding(f"{name} changed patch->enabled and returned, and no grace period began after the change: another CPU may still "
                                f"{'enter the new function' if name == DISABLE else 'enter the old function'}", seq=end.seq, mistake="disabled-at-once" if name == DISABLE else "")
@@ -630,9 +653,9 @@ def waited_for(e: Evidence) -> Finding | None:
 LONG = (("enabled", 11, "old"), ("disabled", 12, "new"))  # a call in progress while a patch was ...: the result, and the function in which it ends
 
 
-def in_progress(e: Evidence) -> Finding | None:
+def in_progress(evidence: Evidence) -> Finding | None:
     """A call that is in progress while a patch changes ends in the function in which it began."""
-    for r in probes.said(e.kernel, hits(e, "patches"), probes.LONG):
+    for r in probes.said(evidence.kernel, hits(evidence, "patches"), probes.LONG):
         change, want, function = LONG[r.v[1]]
         if r.v[2] != want:
             return Finding(f"a call was in the {function} function while its patch was {change}. It must end there and return {want}; it returned {r.v[2]}", seq=r.seq)
@@ -641,20 +664,20 @@ def in_progress(e: Evidence) -> Finding | None:
 
 # ---- off ---------------------------------------------------------------------------------
 
-def as_before(e: Evidence) -> Finding | None:
+def as_before(evidence: Evidence) -> Finding | None:
     """After the last probe is unregistered, text is as it was before the first; only the slots may hold old copies."""
-    if not e.text_at_end:
+    if not evidence.text_at_end:
         return Finding("text was not read after the last probe was unregistered")
-    want = e.rest_text
-    wrong = [a for a in e.kernel.differing(e.text_at_end, want) if a != e.kernel.symbol("ftrace_call") and a not in probes.slots(e.kernel)]
+    want = evidence.rest_text
+    wrong = [a for a in evidence.kernel.differing(evidence.text_at_end, want) if a != evidence.kernel.symbol("ftrace_call") and a not in probes.slots(evidence.kernel)]
     if not wrong:
         return None
-    return Finding(f"{len(wrong)} words of text are wrong after the last probe was unregistered, first at {e.kernel.name_at(wrong[0])}", address=wrong[0])
+    return Finding(f"{len(wrong)} words of text are wrong after the last probe was unregistered, first at {evidence.kernel.name_at(wrong[0])}", address=wrong[0])
 
 
-def refused(e: Evidence) -> Finding | None:
+def refused(evidence: Evidence) -> Finding | None:
     """A finding if no probe could be registered at all."""
-    return Finding(str(e.complaint)) if e.complaint and not any(r.addr == e.kernel.symbol(BEFORE) for r in e.truth.hits["step"]) else None
+    return Finding(str(evidence.complaint)) if evidence.complaint and not any(r.addr == evidence.kernel.symbol(BEFORE) for r in evidence.truth.hits["step"]) else None
 
 
 MISTAKES = {

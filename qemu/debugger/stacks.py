@@ -56,8 +56,8 @@ class Frame:
         return None if value.is_optimized_out else value
 
 
-def from_trap_frame(f: Frame) -> Registers:
-    regs = pointer(f.sp, "struct trap_frame").dereference()
+def from_trap_frame(frame: Frame) -> Registers:
+    regs = pointer(frame.sp, "struct trap_frame").dereference()
     found = {name: as_int(regs["x"][n]) for n, name in enumerate(GENERAL) if name != "zero"}
     if "sp" not in GENERAL:
         found["sp"] = as_int(regs["sp"])
@@ -70,24 +70,24 @@ def has_just_come(pc: int, vector: int) -> bool:
     return (pc - vector) % 128 == 0 and (pc - vector) // 128 < ISA.vectors
 
 
-def from_the_cpu(f: Frame) -> Registers:
-    return {"pc": f[ISA.trapped_pc] + 1, "sp": f.sp, FP: f[FP], LINK: f[LINK]}
+def from_the_cpu(frame: Frame) -> Registers:
+    return {"pc": frame[ISA.trapped_pc] + 1, "sp": frame.sp, FP: frame[FP], LINK: frame[LINK]}
 
 
-def from_ftrace_regs(f: Frame) -> Registers:
+def from_ftrace_regs(frame: Frame) -> Registers:
     """From a stub or ftrace_caller to the traced function, after its call site."""
     size = gdb.lookup_type("struct ftrace_regs").sizeof
     start, call = address("ftrace_caller"), address("ftrace_call")
     assert start is not None and call is not None
-    if not start < f.pc or word(f.pc) in ENDS:
-        back = RESUME if f.pc <= start else BACK
-        link = PARENT if f.pc <= start else LINK
-        return {"pc": f[back], "sp": f.sp, FP: f[FP], LINK: f[link]}
-    regs = pointer(f.sp, "struct ftrace_regs").dereference()
-    if f.pc <= call:
-        ours = f.sp <= f[FP] <= f.sp + size  # equal to the end: on riscv64, before fp points to the record
-        return {"pc": f[RESUME], "sp": f.sp + size, FP: as_int(regs["fp"]) if ours else f[FP], LINK: f[PARENT]}
-    return {"pc": as_int(regs["pc"]), "sp": f.sp + size, FP: as_int(regs["fp"]), LINK: as_int(regs["link"])}
+    if not start < frame.pc or word(frame.pc) in ENDS:
+        back = RESUME if frame.pc <= start else BACK
+        link = PARENT if frame.pc <= start else LINK
+        return {"pc": frame[back], "sp": frame.sp, FP: frame[FP], LINK: frame[link]}
+    regs = pointer(frame.sp, "struct ftrace_regs").dereference()
+    if frame.pc <= call:
+        ours = frame.sp <= frame[FP] <= frame.sp + size  # equal to the end: on riscv64, before fp points to the record
+        return {"pc": frame[RESUME], "sp": frame.sp + size, FP: as_int(regs["fp"]) if ours else frame[FP], LINK: frame[PARENT]}
+    return {"pc": as_int(regs["pc"]), "sp": frame.sp + size, FP: as_int(regs["fp"]), LINK: as_int(regs["link"])}
 
 
 def true_caller(sp: int, fp: int) -> int | None:
@@ -104,15 +104,15 @@ def true_caller(sp: int, fp: int) -> int | None:
     return None
 
 
-def from_return_to_handler(f: Frame, start: int) -> Registers:
-    if f.pc == start:  # it is only a return address, and has not been entered
-        fp, sp, link = f[FP], f.sp, start
-    elif word(f.pc) in ENDS:
-        fp, sp, link = f[FP], f.sp, f[LINK]
+def from_return_to_handler(frame: Frame, start: int) -> Registers:
+    if frame.pc == start:  # it is only a return address, and has not been entered
+        fp, sp, link = frame[FP], frame.sp, start
+    elif word(frame.pc) in ENDS:
+        fp, sp, link = frame[FP], frame.sp, frame[LINK]
     else:
-        regs = pointer(f.sp, "struct ftrace_regs").dereference()
-        fp, sp, link = as_int(regs["fp"]), f.sp + regs.type.sizeof, as_int(regs["link"])
-    back = (true_caller(f.sp, fp) if link == start else link) or 0
+        regs = pointer(frame.sp, "struct ftrace_regs").dereference()
+        fp, sp, link = as_int(regs["fp"]), frame.sp + regs.type.sizeof, as_int(regs["link"])
+    back = (true_caller(frame.sp, fp) if link == start else link) or 0
     return {"pc": back, "sp": sp, FP: fp}
 
 
@@ -126,24 +126,29 @@ def made_frame(pc: int) -> int:
     return 0
 
 
-def recorded(f: Frame, size: int) -> Registers | None:
+def recorded(frame: Frame, size: int) -> Registers | None:
     """The caller's registers by the frame record, if fp points to one in a frame of that size."""
-    if not size or not f.sp <= f[FP] <= f.sp + size:
+    if not size or not frame.sp <= frame[FP] <= frame.sp + size:
         return None
-    fp, link = (quad(f[FP] + at) for at in ISA.frame_record)
-    return {"pc": link, "sp": f.sp + size, FP: fp, LINK: link}
+    fp, link = (quad(frame[FP] + at) for at in ISA.frame_record)
+    return {"pc": link, "sp": frame.sp + size, FP: fp, LINK: link}
 
 
-def from_record(f: Frame) -> Registers:
-    size = made_frame(f.pc)
-    return recorded(f, size) or {"pc": f[LINK], "sp": f.sp + size, FP: f[FP], LINK: f[LINK]}
+def from_record(frame: Frame) -> Registers:
+    size = made_frame(frame.pc)
+    return recorded(frame, size) or {
+        "pc": frame[LINK],
+        "sp": frame.sp + size,
+        FP: frame[FP],
+        LINK: frame[LINK],
+    }
 
 
-def behind_the_last(f: Frame) -> Registers | None:
+def behind_the_last(frame: Frame) -> Registers | None:
     """The last instruction of a function calls one that never returns, so the return address belongs to the next function in DWARF."""
-    start = f.pc - 4 - symbol(f.pc - 4)[1]
-    beginning = map(word, range(start, min(start + 64, f.pc), 4))
-    return recorded(f, next(filter(None, map(ISA.lowers_sp, beginning)), 0))
+    start = frame.pc - 4 - symbol(frame.pc - 4)[1]
+    beginning = map(word, range(start, min(start + 64, frame.pc), 4))
+    return recorded(frame, next(filter(None, map(ISA.lowers_sp, beginning)), 0))
 
 
 def is_stub(name: str) -> bool:
@@ -155,30 +160,34 @@ def is_assembly(pc: int) -> bool:
     return table is None or table.filename.endswith(".S")
 
 
-def step(f: Frame) -> Registers | None:
+def step(frame: Frame) -> Registers | None:
     """The caller's registers; None: DWARF describes this frame."""
     handler = address("return_to_handler")
-    if handler is not None and f.pc == handler:
-        return from_return_to_handler(f, handler)
-    name, offset = symbol(f.pc)
-    if f.level and f.pc and not offset and not is_assembly(f.pc - 4):
-        return behind_the_last(f)
-    if not is_assembly(f.pc):
+    if handler is not None and frame.pc == handler:
+        return from_return_to_handler(frame, handler)
+    name, offset = symbol(frame.pc)
+    if frame.level and frame.pc and not offset and not is_assembly(frame.pc - 4):
+        return behind_the_last(frame)
+    if not is_assembly(frame.pc):
         return None
-    start = f.pc - offset
+    start = frame.pc - offset
     low, high = address("exception_vector"), address("exception_vector_end")
-    if low is not None and high is not None and low <= f.pc < high:
-        return from_the_cpu(f) if not f.level and has_just_come(f.pc, low) else from_trap_frame(f)
+    if low is not None and high is not None and low <= frame.pc < high:
+        return (
+            from_the_cpu(frame)
+            if not frame.level and has_just_come(frame.pc, low)
+            else from_trap_frame(frame)
+        )
     if name == "thread_start_asm":
-        return {"pc": 0, "sp": f.sp, FP: 0, LINK: 0}
+        return {"pc": 0, "sp": frame.sp, FP: 0, LINK: 0}
     if handler is not None and start == handler:
-        return from_return_to_handler(f, handler)
+        return from_return_to_handler(frame, handler)
     if is_stub(name) and address("ftrace_slots") is not None:
-        return from_ftrace_regs(f)
+        return from_ftrace_regs(frame)
     text_start, text_end = address("_text"), address("_etext")
-    if text_start is None or text_end is None or not text_start <= f.pc < text_end:
+    if text_start is None or text_end is None or not text_start <= frame.pc < text_end:
         return None
-    return from_record(f)
+    return from_record(frame)
 
 
 # ---- gdb's side ----
@@ -206,11 +215,11 @@ class KernelUnwinder(Unwinder):
         return self._info(pending, f, found, FrameId(f.sp, f.pc), KEPT) if found else None
 
     @staticmethod
-    def _info(pending: Any, f: Frame, found: Registers, frame_id: FrameId, kept: Any) -> Any:
+    def _info(pending: Any, frame: Frame, found: Registers, frame_id: FrameId, kept: Any) -> Any:
         info = pending.create_unwind_info(frame_id)
         long = gdb.lookup_type("unsigned long")
         for name in kept:
-            value = f.value(name)
+            value = frame.value(name)
             if name not in found and value is not None:
                 info.add_saved_register(name, value)
         for name, number in found.items():
