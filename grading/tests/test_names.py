@@ -4,6 +4,7 @@ the build looks for each."""
 from __future__ import annotations
 
 import ast
+import re
 import subprocess
 import sys
 import tempfile
@@ -12,7 +13,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from grading.elf import names
-from grading.elf.elf import Kernel
+from grading.elf.elf import DECLARED, Kernel
 from grading.truth import returns
 from kern.ftrace.tools.kernel_elf import Elf
 from qemu.machine import ARCHES, LAST_LAB, ROOT
@@ -44,6 +45,11 @@ def unlisted(text: str, symbols: set[str]) -> list[tuple[int, str]]:
     ]
 
 
+def gone(text: str) -> list[str]:
+    named = [string for _, string in strings(text) if re.fullmatch(r"kern/[\w/-]+\.[chS]", string)]
+    return [name for name in named if not (ROOT / name).exists()]
+
+
 class List(unittest.TestCase):
     def elf(self, arch: str, lab: int = LAST_LAB) -> Path:
         return ROOT / f"build/{arch}/lab{lab}/callsite.elf"
@@ -63,6 +69,15 @@ class List(unittest.TestCase):
             self.assertEqual(
                 [], unlisted(file.read_text(), symbols), f"{file}: add them to grading/elf/names.py"
             )
+
+    def test_each_file_of_the_kernel_that_is_named_is_there(self) -> None:
+        """Of one that is gone, code_of() would find no code, and a check no mistake."""
+        self.assertEqual(["kern/gone.c"], gone('"kern/gone.c"\n"see kern/gone.c"\n"kern/main.c"\n'))
+        for file in GRADER:
+            self.assertEqual([], gone(file.read_text()), file)
+        self.assertEqual(
+            [], [name for name in DECLARED.values() if not (ROOT / f"{name}.c").exists()]
+        )
 
     def test_the_reader_finds_no_other_name(self) -> None:
         kernel = Kernel(self.elf("riscv64"), "riscv64")
