@@ -1,7 +1,7 @@
 """Tests the grader: each wrong solution of a lab, and some right ones, must get the verdict written in its head.
 
     python3 -m grading.selftest.wrong                        all labs, both architectures, all wrong solutions; also solution and start
-    python3 -m grading.selftest.wrong --part [--seed N]      a tenth of them, each on one architecture; each commit has its own tenth
+    python3 -m grading.selftest.wrong --part [--seed N]      a twentieth of them, each on one architecture; each commit has its own
     python3 -m grading.selftest.wrong no-sync ... --lab 3    only these
     python3 -m grading.selftest.wrong no-sync ... --show     print diffs, grade nothing
 
@@ -47,7 +47,7 @@ from grading.verdict import Verdict
 from qemu.machine import ARCHES, ROOT
 
 SEED = 0x0123456789ABCDEF
-PART = 10  # .ci/run takes one of so many parts
+PART = 20  # .ci/run takes one of so many parts
 AT_ONCE = 16  # wrong solutions that one process grades
 BUDGET = 250_000_000, 1_500_000_000  # instructions on one CPU: up to lab 4; from lab 5 on, where -icount counts waiting too. Several times what a solution needs
 # Warnings are not errors there: a wrong solution may have some.
@@ -197,7 +197,7 @@ Todo = list[tuple[Wrong, str]]
 
 
 def chosen(options: argparse.Namespace) -> Todo:
-    """The wrong solutions to grade: each on all its architectures; or every tenth on one architecture, so that twenty seeds in a row have all."""
+    """The wrong solutions to grade: each on all its architectures; or every twentieth on one architecture, so that forty seeds in a row have all."""
     todo = []
     for lab in options.lab:
         for at, wrong in enumerate(shelf(lab)):
