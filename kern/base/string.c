@@ -152,6 +152,20 @@ notrace int kstrtou64(const char *s, int base, u64 *value)
 	return 0;
 }
 
+notrace int kstrtos64(const char *s, int base, s64 *value)
+{
+	bool minus = *s == '-';
+	u64 v;
+	int err = kstrtou64(s + (minus || *s == '+'), base, &v);
+
+	if (err)
+		return err;
+	if (v > (u64)INT64_MAX + minus)
+		return -ERANGE;
+	*value = minus ? -v : v;
+	return 0;
+}
+
 #ifndef HOST_TEST
 notrace int __clzdi2(u64 v)
 {

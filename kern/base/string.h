@@ -18,6 +18,7 @@ char *strchr(const char *s, int c);
 size_t strlcpy(char *d, const char *s, size_t size);
 /* The whole string as a number; base 0: by its prefix. A trailing newline is allowed. Return: 0, -EINVAL, -ERANGE. */
 int kstrtou64(const char *s, int base, u64 *value);
+int kstrtos64(const char *s, int base, s64 *value); /* with a sign */
 
 /* GCC calls these for __builtin_clzl() and __builtin_ctzl() where the instruction set has no such instruction (riscv64); not for 0. */
 int __clzdi2(u64 v);

@@ -185,7 +185,7 @@ static int parse_number(struct filter_parser *p, struct filter_node *node)
 	while (n < sizeof(number) - 1 && in_word(text[n]))
 		n++;
 	strlcpy(number, text, n + 1);
-	err = node->is_signed ? probe_long(number, &value) : kstrtou64(number, 0, &node->value);
+	err = node->is_signed ? kstrtos64(number, 0, &value) : kstrtou64(number, 0, &node->value);
 	if (err)
 		return wrong(p, p->at, n ? "Illegal integer value" : "Invalid value (did you forget quotes)?");
 	p->at += n;

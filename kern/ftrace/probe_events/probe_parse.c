@@ -51,20 +51,6 @@ bool probe_good_name(const char *name, char more)
 	return true;
 }
 
-int probe_long(const char *text, long *value)
-{
-	bool minus = *text == '-';
-	u64 v;
-	int err = kstrtou64(text + (minus || *text == '+'), 0, &v);
-
-	if (err)
-		return err;
-	if (v > (u64)INT64_MAX + minus)
-		return -ERANGE;
-	*value = minus ? -v : v;
-	return 0;
-}
-
 static char *last_of(char *s, char c)
 {
 	char *found = NULL;
@@ -335,7 +321,7 @@ static int parse_memory(struct parser *p, char *text, struct probe_arg *arg, uns
 		return add_read(p, arg, 0, column);
 	}
 	sign = strchr(text, '+') ?: strchr(text, '-');
-	if (sign && probe_long(sign, &offset))
+	if (sign && kstrtos64(sign, 0, &offset))
 		return fail(p, column, "Invalid memory address");
 	if (sign)
 		*sign = 0;
@@ -364,7 +350,7 @@ static int parse_immediate(struct parser *p, char *text, struct probe_arg *arg, 
 		set_base(arg, PROBE_IMM, number);
 		return 0;
 	}
-	if (probe_long(text, &value))
+	if (kstrtos64(text, 0, &value))
 		return fail(p, column + 1, "Invalid immediate value");
 	set_base(arg, PROBE_IMM, value);
 	return 0;
@@ -385,7 +371,7 @@ static int parse_read(struct parser *p, char *text, struct probe_arg *arg, unsig
 	if (!open)
 		return fail(p, column, "Dereference needs a brace");
 	*open = 0;
-	if (probe_long(text, &offset))
+	if (kstrtos64(text, 0, &offset))
 		return fail(p, column, "Invalid dereference offset");
 	column += open + 1 - text;
 	close = last_of(open + 1, ')');
@@ -737,7 +723,7 @@ static int parse_place(struct parser *p, char *word)
 	if (err)
 		return err;
 	sign = def->kind == 'f' ? NULL : strchr(word, '+') ?: strchr(word, '-');
-	if (sign && (probe_long(sign, &offset) || offset < 0 || offset > UINT32_MAX))
+	if (sign && (kstrtos64(sign, 0, &offset) || offset < 0 || offset > UINT32_MAX))
 		return fail(p, 0, "Invalid probed address or symbol");
 	if (sign)
 		*sign = 0;

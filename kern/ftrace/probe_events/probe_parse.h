@@ -96,6 +96,5 @@ unsigned probe_split(char *line, char **words, unsigned max);
 int probe_describe(char *buf, size_t size, const struct probe_def *def);
 /* Is it a name: letters, digits and '_', and after the first character also @more? */
 bool probe_good_name(const char *name, char more);
-int probe_long(const char *text, long *value); /* with a sign */
 
 #endif
