@@ -102,14 +102,19 @@ SECTIONS
 		*(.bss .bss.* .sbss .sbss.* COMMON)
 		. = ALIGN(4096);
 		_ebss = .;
-		/* Two roots, middle tables for the image and the identity map, and a last-level table for each 2 MiB. */
+		/*
+		 * Two roots, middle tables for the image and the identity map, and a last-level
+		 * table for each 2 MiB.
+		 */
 		_early_tables = .;
 		. += 4096 * (8 + (_ebss - _text) / 0x200000);
 		_early_tables_end = .;
 		_end = .;
 	}
 
-	/* The compiler's list of call sites, for recordmcount: in the ELF file, not in the image. */
+	/*
+	 * The compiler's list of call sites, for recordmcount: in the ELF file, not in the image.
+	 */
 	__patchable_function_entries 0 (INFO) : { KEEP(*(__patchable_function_entries)) }
 
 	/DISCARD/ : { *(.comment) *(.note .note.*) *(.eh_frame) *(.riscv.attributes) }

@@ -54,7 +54,9 @@ long read(int fd, void *buf, size_t n);
 long write(int fd, const void *buf, size_t n);
 int close(int fd);
 const char *strerror(int err);
-/* Print "cat: foo: No such file or directory (ENOENT)" on the console. Return: 1, an exit status. */
+/*
+ * Print "cat: foo: No such file or directory (ENOENT)" on the console. Return: 1, an exit status.
+ */
 int complain(const char *program, const char *what, int err);
 
 struct stat {

@@ -76,7 +76,8 @@ extern char secondary_start[];
 extern char exception_vector[], exception_vector_end[];
 /* switch.S: a new thread's first instruction (interrupts masked; calls thread_start(prev)). */
 extern char thread_start_asm[];
-void __noreturn thread_start(struct thread *prev); /* sched.c: finishes the switch, runs current->fn */
+/* sched.c: finishes the switch, runs current->fn */
+void __noreturn thread_start(struct thread *prev);
 
 /*
  * head.S jumps to kernel_main() on the boot CPU: interrupts masked, this_cpu()
@@ -115,7 +116,9 @@ struct exception_hook {
 struct fixup {
 	unsigned long pc, to;
 };
-#define FIXUP(function, target) TABLE_ENTRY(const struct fixup, fixup, fixup_##function) = {(unsigned long)function, (unsigned long)target}
+#define FIXUP(function, target)                                                               \
+	TABLE_ENTRY(const struct fixup, fixup, fixup_##function) =                           \
+		{(unsigned long)function, (unsigned long)target}
 
 /* Called on every CPU when it starts: vectors, interrupt enables, counters. */
 void arch_init_cpu(void);
@@ -124,7 +127,10 @@ void arch_init_cpu(void);
 void firmware_init(const void *fdt);
 /* Start @cpu at the physical address @entry, which is head.S's secondary_start; 0 or -errno. */
 int firmware_cpu_start(struct cpu *cpu, unsigned long entry);
-/* The firmware's console, for a machine whose UART is not known. getchar: a byte, or -1. (SBI; PSCI has none.) */
+/*
+ * The firmware's console, for a machine whose UART is not known. getchar: a byte, or -1. (SBI; PSCI
+ * has none.)
+ */
 bool firmware_has_console(void);
 void firmware_putchar(u8 c);
 int firmware_getchar(void);

@@ -24,13 +24,15 @@ struct break_hook {
 	unsigned long (*pc)(unsigned long pc);
 	u32 (*insn)(unsigned long at);
 };
-extern const struct break_hook *break_hook; /* stored once, before the first breakpoint; NULL: there is none */
+/* stored once, before the first breakpoint; NULL: there is none */
+extern const struct break_hook *break_hook;
 
 /*
  * No probe may be placed in @function. For traced functions only: those that are
  * notrace are never probed. A function that is inlined is part of its caller.
  */
 #define NOKPROBE_SYMBOL(function)                                                             \
-	TABLE_ENTRY(const unsigned long, kprobe_blacklist, noprobe_##function) = (unsigned long)function
+	TABLE_ENTRY(const unsigned long, kprobe_blacklist, noprobe_##function) =             \
+		(unsigned long)function
 
 #endif

@@ -1,4 +1,7 @@
-/* Initcalls: main_thread() (main.c) runs them in link order, after all CPUs are started and before the shell. */
+/*
+ * Initcalls: main_thread() (main.c) runs them in link order, after all CPUs are started and before
+ * the shell.
+ */
 #ifndef KERN_INIT_H
 #define KERN_INIT_H
 

@@ -24,18 +24,19 @@
 #include "types.h"
 
 /*
- * Called after the module is linked. It returns 0; or -errno, and then the module is removed again (another value is as -EINVAL). It makes its files last,
- * because a file that another thread has opened cannot be removed. Before it returns -errno, it ends its threads and takes
- * back what it has registered; insmod waits for that, until Ctrl-C, and removes its files. Context: a thread of its own, which
- * may sleep. Ctrl-C at insmod reaches that thread: interrupted() is true, and sleep_ns() returns
- * early. After another Ctrl-C insmod no longer waits for init: the module stays MODULE_COMING, and
- * rmmod waits for init's end.
+ * Called after the module is linked. It returns 0; or -errno, and then the module is removed again
+ * (another value is as -EINVAL). It makes its files last, because a file that another thread has
+ * opened cannot be removed. Before it returns -errno, it ends its threads and takes back what it
+ * has registered; insmod waits for that, until Ctrl-C, and removes its files. Context: a thread of
+ * its own, which may sleep. Ctrl-C at insmod reaches that thread: interrupted() is true, and
+ * sleep_ns() returns early. After another Ctrl-C insmod no longer waits for init: the module stays
+ * MODULE_COMING, and rmmod waits for init's end.
  *
- * A fault ends that thread, and insmod fails with -EFAULT. It is a panic instead if the thread holds a mutex, is not
- * preemptible (preemption or interrupts are off), is in a wait queue, or is in the tracer: register_kprobe(NULL), say.
- * A plain spin_lock() with preemption and interrupts on is not seen, and stays locked. If init had registered an op or a
- * probe, or started a thread that does not end, the module is not freed: its state is MODULE_GOING.
- * rmmod then tries again.
+ * A fault ends that thread, and insmod fails with -EFAULT. It is a panic instead if the thread
+ * holds a mutex, is not preemptible (preemption or interrupts are off), is in a wait queue, or is
+ * in the tracer: register_kprobe(NULL), say. A plain spin_lock() with preemption and interrupts on
+ * is not seen, and stays locked. If init had registered an op or a probe, or started a thread that
+ * does not end, the module is not freed: its state is MODULE_GOING. rmmod then tries again.
  */
 #define module_init(fn) int init_module(void) __attribute__((alias(#fn)))
 /*
@@ -48,20 +49,32 @@
 int init_module(void);
 void cleanup_module(void);
 
-/* `insmod m name=5` stores 5 in the variable @name, an int, long, bool or (const char *) charp, before init. A string stays as long as the module. */
+/*
+ * `insmod m name=5` stores 5 in the variable @name, an int, long, bool or (const char *) charp,
+ * before init. A string stays as long as the module.
+ */
 #define module_param(variable, type)                                                          \
 	TABLE_ENTRY(const struct module_param, module_param, module_param_##variable) = {      \
 		#variable, &variable, MODULE_PARAM_##type}
-enum module_param_type { MODULE_PARAM_int, MODULE_PARAM_long, MODULE_PARAM_bool, MODULE_PARAM_charp };
+enum module_param_type {
+	MODULE_PARAM_int,
+	MODULE_PARAM_long,
+	MODULE_PARAM_bool,
+	MODULE_PARAM_charp
+};
 struct module_param {
 	const char *name;
 	void *variable;
 	enum module_param_type type;
 };
 
-/* Modules may use the symbol, of the kernel or of another module. The other module cannot be removed while it is used. */
+/*
+ * Modules may use the symbol, of the kernel or of another module. The other module cannot be
+ * removed while it is used.
+ */
 #define EXPORT_SYMBOL(symbol)                                                                 \
-	TABLE_ENTRY(const struct export, export, export_##symbol) = {#symbol, (unsigned long)&symbol}
+	TABLE_ENTRY(const struct export, export, export_##symbol) =                          \
+		{#symbol, (unsigned long)&symbol}
 struct export {
 	const char *name;
 	unsigned long value;
@@ -108,8 +121,10 @@ struct ftrace_table;
 struct module {
 	char name[56];
 	enum module_state state;
-	unsigned long base;			    /* of text; rodata and data follow, at page boundaries */
-	unsigned long end[MODULE_REGIONS];	    /* the addresses at which the regions end, page-aligned */
+	/* of text; rodata and data follow, at page boundaries */
+	unsigned long base;
+	/* the addresses at which the regions end, page-aligned */
+	unsigned long end[MODULE_REGIONS];
 	int (*init)(void);
 	void (*exit)(void);			    /* NULL: it cannot be removed */
 	const struct export *exports, *exports_end; /* its own */
@@ -150,7 +165,8 @@ static inline bool module_has_text(const struct module *m, unsigned long addr)
  * @name, @at or a parameter; -EFAULT: init faulted; -EINTR: after Ctrl-C, twice, and
  * init still runs; else what init returned.
  */
-int module_load(const char *name, const void *file, size_t size, unsigned long at, int count, char **params);
+int module_load(const char *name, const void *file, size_t size, unsigned long at, int count,
+		char **params);
 
 /*
  * Remove a module. -ENOENT: there is no such module. -EBUSY: another module or a thread uses
@@ -168,9 +184,9 @@ int module_load(const char *name, const void *file, size_t size, unsigned long a
 int module_unload(const char *name);
 
 /*
- * Called after a module's call sites are published, before its init; and before its exit, when it is
- * about to be removed (again with @coming, if it then stays). Without module_lock. Not for modules:
- * their entries are in no table.
+ * Called after a module's call sites are published, before its init; and before its exit, when it
+ * is about to be removed (again with @coming, if it then stays). Without module_lock. Not for
+ * modules: their entries are in no table.
  */
 struct module_hook {
 	void (*fn)(const struct module *m, bool coming);

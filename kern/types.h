@@ -74,7 +74,8 @@ typedef long ssize_t;
  * TABLE_ENTRY(type, table) defines one entry; TABLE_FOR_EACH walks them, in
  * link order. The section is .table.<table>, gathered by boot/callsite.lds.S.
  */
-#ifdef HOST_TEST /* a test reaches an entry by its name; a section so named has its ends from the linker */
+/* a test reaches an entry by its name; a section so named has its ends from the linker */
+#ifdef HOST_TEST
 #define TABLE_ENTRY(type, table, name)                                                        \
 	extern type name;                                                                     \
 	type name __used __attribute__((section("table_" #table), aligned(8)))

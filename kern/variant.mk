@@ -43,6 +43,7 @@ CFLAGS := -std=gnu11 -O2 -g -ffreestanding -fno-common -fno-pic -fno-stack-prote
 	-Wall -Wextra -Wmissing-prototypes -Wno-unused-parameter -Wno-sign-compare \
 	-Wno-missing-field-initializers $(if $(CI),-Werror)
 
-# $(call first_lines,WORD,files): of each file whose first lines have "// WORD:", its name, and what
-# follows, with | for a space.
-first_lines = $(shell awk 'FNR < 3 && sub("^// $(1): *", "") {gsub(" +", "|"); print FILENAME "=" $$0}' $(2))
+# $(call first_lines,WORD,files): for each of the first ten lines of a file that has "// WORD:", the
+# file's name and what follows, with | for a space.
+first_lines = $(shell awk 'FNR <= 10 && sub("^// $(1): *", "") \
+	{gsub(" +", "|"); print FILENAME "=" $$0}' $(2))

@@ -16,32 +16,40 @@
  *	start PA		the kernel's first instruction; nothing before it is logged
  *	text VA PA SIZE		the kernel's text; every store into it is logged
  *	image FILE		the text as linked, which may be executed
- *	word VA			a word of the text that the kernel changes: each value other than the linked one is logged
- *	head SIZE		the first SIZE bytes of text may also run at their physical address, before there are page tables
- *	module LO HI AT		virtual addresses of text that is loaded later; as linked it is in the image from AT on. There may
- *				be several, also at the same addresses: then each of them may be executed
+ *	word VA			a word of the text that the kernel changes: each value other than
+ *				the linked one is logged
+ *	head SIZE		the first SIZE bytes of text may also run at their physical address,
+ *				before there are page tables
+ *	module LO HI AT		virtual addresses of text that is loaded later; as linked it is in
+ *				the image from AT on. There may be several, also at the same
+ *				addresses: then each of them may be executed
  *	firmware PA END		memory that may also be executed, in a more privileged mode
- *	site VA N		the registers are kept; N = 1: only if its word is not the nop, and it is not
- *				logged otherwise
+ *	site VA N		the registers are kept; N = 1: only if its word is not the nop, and
+ *				it is not logged otherwise
  *	exit VA			the registers are kept
  *	body VA, home VA	the registers are compared with the kept ones
  *	arguments VA		a body or an entry: logged with eight argument registers
  *	callback VA N AT	logged with its arguments, four frame records, and N words at AT
  *				(AT 0 to 3: at the address in this argument)
- *	enter VA, leave VA	the first instruction of a function and its exits: an exit without an entry is logged
+ *	enter VA, leave VA	the first instruction of a function and its exits: an exit without
+ *				an entry is logged
  *	hit VA			logged while recording
- *	stray VA		the same, if the thread has not just executed a site that is not a nop
+ *	stray VA		the same, if the thread has not just executed a site that is not a
+ *				nop
  *	point VA		always logged
  *	deref VA		a hit, with the word to which the first argument register points
  *	looks LO HI		code whose loads of text words are logged; there may be several
- *	tracer LO HI		code whose loads and stores below sp, or while sp is not a multiple of 16, are logged: the first 64
- *				accesses of each instruction in each recording are checked, and one is logged
- *	order LO HI		code whose memory barriers and whose stores outside of its own stack are logged while `ordering`;
- *				there may be several
- *	ordered LO HI		data from which that code's loads are logged, the first 64 of each instruction; there may be several
+ *	tracer LO HI		code whose loads and stores below sp, or while sp is not a multiple
+ *				of 16, are logged: the first 64 accesses of each instruction in each
+ *				recording are checked, and one is logged
+ *	order LO HI		code whose memory barriers and whose stores outside of its own stack
+ *				are logged while `ordering`; there may be several
+ *	ordered LO HI		data from which that code's loads are logged, the first 64 of each
+ *				instruction; there may be several
  *	vector VA		entry of an exception
  *	birth VA		the first instruction of a thread
- *	fences			log fence.i, sret / isb, dsb, dc, ic, eret; and instructions that set the vector or the page tables
+ *	fences			log fence.i, sret / isb, dsb, dc, ic, eret; and instructions that
+ *				set the vector or the page tables
  *	mcount			a site comes after the prologue: the parent is in the frame record
  *
  * Sites, exits, bodies, homes, callbacks and hits are logged only while `recording`
@@ -64,8 +72,25 @@ __attribute__((visibility("default"))) int qemu_plugin_version = PLUGIN_VERSION;
 
 enum { VCPUS = 64, HEADER = 4096, MAGIC = 0x32736243 /* "Cbs2" */ };
 enum kind {
-	K_START = 1, K_SITE, K_BODY, K_EXIT, K_HOME, K_CALLBACK, K_HIT, K_POINT, K_VECTOR, K_FENCE, K_STORE,
-	K_LOOK, K_WORD, K_FOREIGN, K_SETTING, K_MIDDLE, K_BELOW, K_WRITE, K_READ
+	K_START = 1,
+	K_SITE,
+	K_BODY,
+	K_EXIT,
+	K_HOME,
+	K_CALLBACK,
+	K_HIT,
+	K_POINT,
+	K_VECTOR,
+	K_FENCE,
+	K_STORE,
+	K_LOOK,
+	K_WORD,
+	K_FOREIGN,
+	K_SETTING,
+	K_MIDDLE,
+	K_BELOW,
+	K_WRITE,
+	K_READ
 };
 
 /* The first page of the log. The records follow, in the order in which they were reserved. */
@@ -99,9 +124,23 @@ static struct record *records;
 /* ---- what is watched ------------------------------------------------------------ */
 
 enum role {
-	START = 1 << 0, BIRTH = 1 << 1, VECTOR = 1 << 2, FENCE = 1 << 3, BODY = 1 << 4, HOME = 1 << 5,
-	CALLBACK = 1 << 6, HIT = 1 << 7, POINT = 1 << 8, DEREF = 1 << 9, EXIT = 1 << 10, SITE = 1 << 11,
-	ARGUMENTS = 1 << 12, WORD = 1 << 13, STRAY = 1 << 14, ENTER = 1 << 15, LEAVE = 1 << 16,
+	START = 1 << 0,
+	BIRTH = 1 << 1,
+	VECTOR = 1 << 2,
+	FENCE = 1 << 3,
+	BODY = 1 << 4,
+	HOME = 1 << 5,
+	CALLBACK = 1 << 6,
+	HIT = 1 << 7,
+	POINT = 1 << 8,
+	DEREF = 1 << 9,
+	EXIT = 1 << 10,
+	SITE = 1 << 11,
+	ARGUMENTS = 1 << 12,
+	WORD = 1 << 13,
+	STRAY = 1 << 14,
+	ENTER = 1 << 15,
+	LEAVE = 1 << 16,
 	GATED = STRAY | BODY | HOME | CALLBACK | HIT | EXIT | SITE | DEREF | ARGUMENTS,
 	EXECUTED = GATED | START | BIRTH | VECTOR | POINT | ENTER | LEAVE
 };
@@ -123,7 +162,8 @@ struct watch {
 	uint32_t ahead; /* instructions from this one to the end of its block */
 	bool privileged; /* the firmware's, and it ran in the firmware's mode */
 	bool order;	/* it lies in an `order` range */
-	struct often looked, loaded; /* checks of its accesses while recording; logged loads while ordering */
+	/* checks of its accesses while recording; logged loads while ordering */
+	struct often looked, loaded;
 };
 
 /* A range of addresses. */
@@ -145,30 +185,142 @@ static uint8_t *image;
 static bool want_fences, mcount, started;
 static unsigned boot_vcpu;
 static uint8_t *ram; /* the host address that corresponds to guest physical address 0 */
-static const uint8_t *reset; /* the host address of the first instruction that was translated, which is in ROM on riscv64 */
+/* the host address of the first instruction that was translated, which is in ROM on riscv64 */
+static const uint8_t *reset;
 static uint64_t reset_pc;
 
-enum { MASKED = 32, CPU, THREAD, KEPT, CAUSE = KEPT, FROM, FAULT, MODE, REGISTERS, MOST_PRIVILEGED = 3 };
+enum {
+	MASKED = 32,
+	CPU,
+	THREAD,
+	KEPT,
+	CAUSE = KEPT,
+	FROM,
+	FAULT,
+	MODE,
+	REGISTERS,
+	MOST_PRIVILEGED = 3
+};
 
-/* An architecture's registers by QEMU's names: first those that are kept, one bit each in a mask, then those that describe an exception. */
+/*
+ * An architecture's registers by QEMU's names: first those that are kept, one bit each in a mask,
+ * then those that describe an exception.
+ */
 static const struct isa {
-	const char *names[REGISTERS]; /* MASKED: contains the bits `masks`; CPU, THREAD: pointers to the current CPU and thread, if not in a general register */
-				      /* CAUSE, FROM, FAULT: of an exception; MODE: the privilege mode, at most MOST_PRIVILEGED, where there is firmware */
+	/*
+	 * MASKED: contains the bits `masks`; CPU, THREAD: pointers to the current CPU and thread,
+	 * if not in a general register
+	 */
+	const char *names[REGISTERS];
+				      /*
+				       * CAUSE, FROM, FAULT: of an exception; MODE: the privilege
+				       * mode, at most MOST_PRIVILEGED, where there is firmware
+				       */
 	uint64_t masks;		      /* bits that mask interrupts */
 	unsigned sp, fp, link, argument;
 	uint64_t per_cpu; /* registers that change when a thread moves to another CPU */
 	uint32_t nop, eret;
-} riscv64 = {
-	{"zero", "ra", "sp", "gp", "tp", "t0", "t1", "t2", "fp", "s1", "a0", "a1", "a2", "a3", "a4", "a5",
-	 "a6", "a7", "s2", "s3", "s4", "s5", "s6", "s7", "s8", "s9", "s10", "s11", "t3", "t4", "t5", "t6",
-	 [MASKED] = "sstatus", [CPU] = "", [THREAD] = "", [CAUSE] = "scause", [FROM] = "sepc", [FAULT] = "stval", [MODE] = "priv"},
-	.masks = 1 << 1, .sp = 2, .fp = 8, .link = 1, .argument = 10, .per_cpu = 1 << 4, .nop = 0x00000013, .eret = 0x10200073,
-}, arm64 = {
-	{"x0", "x1", "x2", "x3", "x4", "x5", "x6", "x7", "x8", "x9", "x10", "x11", "x12", "x13", "x14", "x15",
-	 "x16", "x17", "x18", "x19", "x20", "x21", "x22", "x23", "x24", "x25", "x26", "x27", "x28", "x29", "x30", "sp",
-	 [MASKED] = "cpsr", [CPU] = "TPIDR_EL1", [THREAD] = "SP_EL0", [CAUSE] = "ESR_EL1", [FROM] = "ELR_EL1", [FAULT] = "FAR_EL1", [MODE] = ""},
-	.masks = 0xf << 6, .sp = 31, .fp = 29, .link = 30, .argument = 0, .per_cpu = 1ull << CPU, .nop = 0xd503201f, .eret = 0xd69f03e0,
-}, *isa;
+} riscv64 =
+	{
+		{"zero",
+		 "ra",
+		 "sp",
+		 "gp",
+		 "tp",
+		 "t0",
+		 "t1",
+		 "t2",
+		 "fp",
+		 "s1",
+		 "a0",
+		 "a1",
+		 "a2",
+		 "a3",
+		 "a4",
+		 "a5",
+		 "a6",
+		 "a7",
+		 "s2",
+		 "s3",
+		 "s4",
+		 "s5",
+		 "s6",
+		 "s7",
+		 "s8",
+		 "s9",
+		 "s10",
+		 "s11",
+		 "t3",
+		 "t4",
+		 "t5",
+		 "t6",
+		 [MASKED] = "sstatus",
+		 [CPU] = "",
+		 [THREAD] = "",
+		 [CAUSE] = "scause",
+		 [FROM] = "sepc",
+		 [FAULT] = "stval",
+		 [MODE] = "priv"},
+		.masks = 1 << 1,
+		.sp = 2,
+		.fp = 8,
+		.link = 1,
+		.argument = 10,
+		.per_cpu = 1 << 4,
+		.nop = 0x00000013,
+		.eret = 0x10200073,
+},
+  arm64 =
+	  {
+		  {"x0",
+		   "x1",
+		   "x2",
+		   "x3",
+		   "x4",
+		   "x5",
+		   "x6",
+		   "x7",
+		   "x8",
+		   "x9",
+		   "x10",
+		   "x11",
+		   "x12",
+		   "x13",
+		   "x14",
+		   "x15",
+		   "x16",
+		   "x17",
+		   "x18",
+		   "x19",
+		   "x20",
+		   "x21",
+		   "x22",
+		   "x23",
+		   "x24",
+		   "x25",
+		   "x26",
+		   "x27",
+		   "x28",
+		   "x29",
+		   "x30",
+		   "sp",
+		   [MASKED] = "cpsr",
+		   [CPU] = "TPIDR_EL1",
+		   [THREAD] = "SP_EL0",
+		   [CAUSE] = "ESR_EL1",
+		   [FROM] = "ELR_EL1",
+		   [FAULT] = "FAR_EL1",
+		   [MODE] = ""},
+		  .masks = 0xf << 6,
+		  .sp = 31,
+		  .fp = 29,
+		  .link = 30,
+		  .argument = 0,
+		  .per_cpu = 1ull << CPU,
+		  .nop = 0xd503201f,
+		  .eret = 0xd69f03e0,
+},
+  *isa;
 
 static int by_address(const void *a, const void *b)
 {
@@ -251,7 +403,8 @@ static void vcpu_begins PLUGIN_CALLBACK(unsigned, vcpu)
 	(void)unused;
 	c->bytes = g_byte_array_new();
 	for (unsigned i = 0; i < all->len; i++) {
-		struct register_descriptor *r = (void *)(all->data + i * g_array_get_element_size(all));
+		struct register_descriptor *r =
+			(void *)(all->data + i * g_array_get_element_size(all));
 
 		for (unsigned n = 0; n < REGISTERS; n++)
 			if (!c->reg[n] && !strcmp(r->name, isa->names[n]))
@@ -263,7 +416,9 @@ static void vcpu_begins PLUGIN_CALLBACK(unsigned, vcpu)
 
 enum { BELOW_SP = 512 /* bytes */, LEVELS = 4, STACK_SHIFT = 14, THREADS = 4096 };
 
-/* The registers at a site or an exit from which the thread, at this level, has not continued yet. */
+/*
+ * The registers at a site or an exit from which the thread, at this level, has not continued yet.
+ */
 struct kept {
 	uint64_t window; /* the number of the recording; 0: nothing is kept */
 	uint64_t at;
@@ -356,7 +511,8 @@ static void keep(unsigned vcpu, const struct watch *w, struct thread *t)
 
 static bool is_open(const struct thread *t)
 {
-	return t->level < LEVELS && t->kept[t->level].window && t->kept[t->level].window == head->recording;
+	return t->level < LEVELS && t->kept[t->level].window &&
+	       t->kept[t->level].window == head->recording;
 }
 
 /* Were the registers kept at this address? */
@@ -389,8 +545,12 @@ static uint64_t insns_before(unsigned vcpu, const struct watch *w)
 	return head->insns[vcpu] + qemu_plugin_u64_get(since, vcpu) - w->ahead;
 }
 
-/* Reserve a record and @more slots after it; NULL if the log is full. finish() makes the record valid. */
-static struct record *begin(unsigned vcpu, const struct watch *w, const struct thread *t, unsigned more)
+/*
+ * Reserve a record and @more slots after it; NULL if the log is full. finish() makes the record
+ * valid.
+ */
+static struct record *begin(unsigned vcpu, const struct watch *w, const struct thread *t,
+			    unsigned more)
 {
 	uint64_t seq = __atomic_fetch_add(&head->reserved, 1 + more, __ATOMIC_RELAXED);
 	struct record *r = records + seq;
@@ -416,8 +576,8 @@ static void finish(struct record *r, enum kind kind)
 	__atomic_store_n(&r->kind, kind, __ATOMIC_RELEASE);
 }
 
-static void simple(unsigned vcpu, const struct watch *w, const struct thread *t, enum kind kind, uint64_t v0,
-		   uint64_t v1, uint64_t v2, uint64_t v3)
+static void simple(unsigned vcpu, const struct watch *w, const struct thread *t, enum kind kind,
+		   uint64_t v0, uint64_t v1, uint64_t v2, uint64_t v3)
 {
 	struct record *r = begin(vcpu, w, t, 0);
 
@@ -427,7 +587,10 @@ static void simple(unsigned vcpu, const struct watch *w, const struct thread *t,
 	finish(r, kind);
 }
 
-/* v: the mask of changed registers (a callback that set pc may have led here), parent, sp, frame pointer. */
+/*
+ * v: the mask of changed registers (a callback that set pc may have led here), parent, sp, frame
+ * pointer.
+ */
 static void log_site(unsigned vcpu, const struct watch *w, struct thread *t)
 {
 	uint64_t fp = reg(vcpu, isa->fp), record[2] = {0, 0};
@@ -439,16 +602,21 @@ static void log_site(unsigned vcpu, const struct watch *w, struct thread *t)
 	}
 	if (mcount)
 		frame_record(vcpu, fp, record);
-	simple(vcpu, w, t, K_SITE, changed(vcpu, t), mcount ? record[1] : reg(vcpu, isa->link), reg(vcpu, isa->sp), fp);
+	simple(vcpu, w, t, K_SITE, changed(vcpu, t), mcount ? record[1] : reg(vcpu, isa->link),
+	       reg(vcpu, isa->sp), fp);
 	if (w->word != isa->nop)
 		keep(vcpu, w, t);
 }
 
-/* v: the mask of changed registers, the first argument register, link register, sp; with ARGUMENTS eight argument registers follow. */
+/*
+ * v: the mask of changed registers, the first argument register, link register, sp; with ARGUMENTS
+ * eight argument registers follow.
+ */
 static void log_arrival(unsigned vcpu, const struct watch *w, struct thread *t, enum kind kind)
 {
 	bool arguments = w->p.roles & ARGUMENTS;
-	bool elsewhere = kind == K_BODY && !is_open_from(t, w->p.at - 4); /* called by the tracer, not from its site */
+	/* called by the tracer, not from its site */
+	bool elsewhere = kind == K_BODY && !is_open_from(t, w->p.at - 4);
 	uint64_t mask = kind == K_HIT ? 0 : elsewhere ? NOTHING_KEPT : changed(vcpu, t), *follow;
 	struct record *r;
 
@@ -469,11 +637,15 @@ static void log_arrival(unsigned vcpu, const struct watch *w, struct thread *t, 
 /* v: the return address, the return value, sp, frame pointer. */
 static void log_exit(unsigned vcpu, const struct watch *w, struct thread *t)
 {
-	simple(vcpu, w, t, K_EXIT, reg(vcpu, isa->link), reg(vcpu, isa->argument), reg(vcpu, isa->sp), reg(vcpu, isa->fp));
+	simple(vcpu, w, t, K_EXIT, reg(vcpu, isa->link), reg(vcpu, isa->argument),
+	       reg(vcpu, isa->sp), reg(vcpu, isa->fp));
 	keep(vcpu, w, t);
 }
 
-/* v: the arguments. Then four frame records from the frame pointer on (frame below, return address), then words of memory. */
+/*
+ * v: the arguments. Then four frame records from the frame pointer on (frame below, return
+ * address), then words of memory.
+ */
 static void log_callback(unsigned vcpu, const struct watch *w, const struct thread *t)
 {
 	struct record *r = begin(vcpu, w, t, 1 + (w->p.words + 7) / 8);
@@ -486,11 +658,15 @@ static void log_callback(unsigned vcpu, const struct watch *w, const struct thre
 	for (unsigned n = 0; n < 4 && frame_record(vcpu, fp, walk + 2 * n); n++)
 		fp = walk[2 * n];
 	if (w->p.words)
-		load(vcpu, w->p.from < 4 ? r->v[w->p.from] : w->p.from, (uint64_t *)(r + 2), w->p.words);
+		load(vcpu, w->p.from < 4 ? r->v[w->p.from] : w->p.from, (uint64_t *)(r + 2),
+		     w->p.words);
 	finish(r, K_CALLBACK);
 }
 
-/* v: the first three argument registers and the link register; with DEREF the word at the first instead of the second. */
+/*
+ * v: the first three argument registers and the link register; with DEREF the word at the first
+ * instead of the second.
+ */
 static void log_hit(unsigned vcpu, const struct watch *w, const struct thread *t, enum kind kind)
 {
 	uint64_t a0 = reg(vcpu, isa->argument), to = 0;
@@ -574,7 +750,8 @@ static void executed(unsigned vcpu, void *arg)
 		born(t);
 	}
 	if (roles & VECTOR) {
-		simple(vcpu, w, t, K_VECTOR, reg(vcpu, CAUSE), reg(vcpu, FROM), reg(vcpu, FAULT), reg(vcpu, isa->link));
+		simple(vcpu, w, t, K_VECTOR, reg(vcpu, CAUSE), reg(vcpu, FROM), reg(vcpu, FAULT),
+		       reg(vcpu, isa->link));
 		enter_exception(t);
 	}
 	if (roles & (ENTER | LEAVE))
@@ -608,7 +785,8 @@ static void set(unsigned vcpu, void *arg)
 	const struct watch *w = arg;
 
 	if (started)
-		simple(vcpu, w, NULL, K_SETTING, reg(vcpu, isa == &arm64 ? w->word & 31 : w->word >> 15 & 31), 0, 0, 0);
+		simple(vcpu, w, NULL, K_SETTING,
+		       reg(vcpu, isa == &arm64 ? w->word & 31 : w->word >> 15 & 31), 0, 0, 0);
 }
 
 static void unexpected(unsigned vcpu, void *arg)
@@ -628,7 +806,10 @@ static void in_firmware(unsigned vcpu, void *arg)
 		unexpected(vcpu, arg);
 }
 
-/* v: the offset in text, and the stored value. The physical address is used, so that no other mapping hides a store. */
+/*
+ * v: the offset in text, and the stored value. The physical address is used, so that no other
+ * mapping hides a store.
+ */
 static void stored(unsigned vcpu, uint32_t info, uint64_t addr, void *arg)
 {
 	struct qemu_plugin_hwaddr *hw;
@@ -639,7 +820,8 @@ static void stored(unsigned vcpu, uint32_t info, uint64_t addr, void *arg)
 	if (!started || !(hw = qemu_plugin_get_hwaddr(info, addr)) || qemu_plugin_hwaddr_is_io(hw))
 		return;
 	pa = qemu_plugin_hwaddr_phys_addr(hw);
-	if (pa >= text_pa + (text.hi - text.lo) || pa + (1u << qemu_plugin_mem_size_shift(info)) <= text_pa)
+	if (pa >= text_pa + (text.hi - text.lo) ||
+	    pa + (1u << qemu_plugin_mem_size_shift(info)) <= text_pa)
 		return;
 	if (!(r = begin(vcpu, arg, NULL, 0)))
 		return;
@@ -665,7 +847,8 @@ static void looked(unsigned vcpu, uint32_t info, uint64_t addr, void *arg)
 /* arm64: str or stp to [sp, #-n]!, which lowers sp and stores in one instruction. */
 static bool pushes(uint32_t word)
 {
-	return isa == &arm64 && ((word & 0x3bc003e0) == 0x298003e0 || (word & 0x3be00fe0) == 0x38000fe0);
+	return isa == &arm64 &&
+	       ((word & 0x3bc003e0) == 0x298003e0 || (word & 0x3be00fe0) == 0x38000fe0);
 }
 
 /* Count one more time in this window. True if it was counted 64 times already. */
@@ -676,7 +859,9 @@ static bool enough(struct often *o, uint64_t window)
 	return o->times++ >= 64;
 }
 
-/* v: sp. Log an access below sp, where an interrupt may write at any time, or with an unaligned sp. */
+/*
+ * v: sp. Log an access below sp, where an interrupt may write at any time, or with an unaligned sp.
+ */
 static void below(unsigned vcpu, struct watch *w, uint64_t sp, uint64_t addr)
 {
 	if (pushes(w->word) || (sp % 16 == 0 && sp - addr - 1 >= BELOW_SP))
@@ -685,14 +870,18 @@ static void below(unsigned vcpu, struct watch *w, uint64_t sp, uint64_t addr)
 	simple(vcpu, w, thread_of(sp), K_BELOW, sp, 0, 0, 0);
 }
 
-/* v: the address, the value. Accesses of the thread's own stack are not logged: no other CPU looks there. */
+/*
+ * v: the address, the value. Accesses of the thread's own stack are not logged: no other CPU looks
+ * there.
+ */
 static void in_order(unsigned vcpu, struct watch *w, uint64_t sp, uint32_t info, uint64_t addr)
 {
 	bool writes = qemu_plugin_mem_is_store(info);
 	struct mem_value value;
 	struct record *r;
 
-	if (stack_of(addr + 1) == stack_of(sp) || (!writes && (!inside_any(&ordered, addr) || enough(&w->loaded, head->ordering))))
+	if (stack_of(addr + 1) == stack_of(sp) ||
+	    (!writes && (!inside_any(&ordered, addr) || enough(&w->loaded, head->ordering))))
 		return;
 	if (!(r = begin(vcpu, w, thread_of(sp), 0)))
 		return;
@@ -748,8 +937,10 @@ static bool is_setting(uint32_t word)
 	uint32_t number = isa == &riscv64 ? word >> 20 : word >> 5;
 
 	if (isa == &riscv64)
-		return (word & 0x7f) == 0x73 && (word & 0x3000) && (number == 0x105 || number == 0x180) && (word & 0xfa000) != 0x2000;
-	return number == 0xd5181000 >> 5 || number == 0xd5182000 >> 5 || number == 0xd5182020 >> 5 || number == 0xd5182040 >> 5 ||
+		return (word & 0x7f) == 0x73 && (word & 0x3000) &&
+		       (number == 0x105 || number == 0x180) && (word & 0xfa000) != 0x2000;
+	return number == 0xd5181000 >> 5 || number == 0xd5182000 >> 5 ||
+	       number == 0xd5182020 >> 5 || number == 0xd5182040 >> 5 ||
 	       number == 0xd518a200 >> 5 || number == 0xd518c000 >> 5;
 }
 
@@ -761,7 +952,8 @@ static bool is_setting(uint32_t word)
 static bool may_store(uint32_t word)
 {
 	if (isa == &riscv64)
-		return (word & 3) != 3 || (word & 0x7f) == 0x23 || (word & 0x7f) == 0x27 || (word & 0x7f) == 0x2f;
+		return (word & 3) != 3 || (word & 0x7f) == 0x23 || (word & 0x7f) == 0x27 ||
+		       (word & 0x7f) == 0x2f;
 	if (((word >> 25) & 5) != 4)
 		return false;
 	if ((word & 0x3f000000) == 0x39000000 || (word & 0x3f200000) == 0x38000000)
@@ -779,22 +971,30 @@ static uint32_t word_of(struct qemu_plugin_insn *insn)
 	return word;
 }
 
-/* riscv64: each hart begins in the machine's ROM, and may still be there when another one is in the kernel. */
+/*
+ * riscv64: each hart begins in the machine's ROM, and may still be there when another one is in the
+ * kernel.
+ */
 static bool in_reset_rom(const uint8_t *host, uint64_t pc)
 {
-	return firmware.hi && pc >> 12 == reset_pc >> 12 && host - reset == (int64_t)(pc - reset_pc);
+	return firmware.hi && pc >> 12 == reset_pc >> 12 &&
+	       host - reset == (int64_t)(pc - reset_pc);
 }
 
 /* Is this the word of a module that was linked there? */
 static bool is_module(uint64_t pc, uint32_t word)
 {
 	for (const struct range *r = modules.r; r < modules.r + modules.n; r++)
-		if (pc % 4 == 0 && inside(r, pc) && !memcmp(image + r->image + (pc - r->lo), &word, 4))
+		if (pc % 4 == 0 && inside(r, pc) &&
+		    !memcmp(image + r->image + (pc - r->lo), &word, 4))
 			return true;
 	return false;
 }
 
-/* May this be executed here? Permitted are the text and modules as linked, text's head at the physical address, the firmware, and the ROM before it. */
+/*
+ * May this be executed here? Permitted are the text and modules as linked, text's head at the
+ * physical address, the firmware, and the ROM before it.
+ */
 static bool is_ours(struct qemu_plugin_insn *insn, uint64_t pc, uint64_t pa, uint32_t word)
 {
 	uint64_t at = pa - text_pa;
@@ -820,16 +1020,24 @@ static struct watch *new_watch(struct place p, uint32_t word, size_t ahead)
 	return w;
 }
 
-/* A word that the kernel may change is logged once for each value, at translation; any other unexpected instruction each time it is executed. */
+/*
+ * A word that the kernel may change is logged once for each value, at translation; any other
+ * unexpected instruction each time it is executed.
+ */
 static void watch_unexpected(struct qemu_plugin_insn *insn, const struct watch *w, uint64_t pc)
 {
 	if (w->p.roles & (SITE | WORD) && w->p.at == pc)
 		simple(0, w, NULL, K_WORD, 0, 0, 0, 0);
 	else
-		qemu_plugin_register_vcpu_insn_exec_cb(insn, unexpected, CB_R_REGS, new_watch((struct place){.at = pc}, w->word, w->ahead));
+		qemu_plugin_register_vcpu_insn_exec_cb(
+			insn, unexpected, CB_R_REGS,
+			new_watch((struct place){.at = pc}, w->word, w->ahead));
 }
 
-/* QEMU may use one translation for several virtual addresses, so roles are looked up by the physical address, as the address at which it was linked. */
+/*
+ * QEMU may use one translation for several virtual addresses, so roles are looked up by the
+ * physical address, as the address at which it was linked.
+ */
 static void watch_insn(struct qemu_plugin_insn *insn, size_t ahead)
 {
 	uint64_t pc = qemu_plugin_insn_vaddr(insn), pa = pc, linked;
@@ -876,7 +1084,8 @@ static void watch_firmware(struct qemu_plugin_insn *insn, size_t ahead)
 {
 	uint64_t pc = qemu_plugin_insn_vaddr(insn);
 
-	qemu_plugin_register_vcpu_insn_exec_cb(insn, in_firmware, CB_R_REGS, new_watch(place_at(pc), word_of(insn), ahead));
+	qemu_plugin_register_vcpu_insn_exec_cb(insn, in_firmware, CB_R_REGS,
+					       new_watch(place_at(pc), word_of(insn), ahead));
 }
 
 static void translated PLUGIN_CALLBACK(struct qemu_plugin_tb *, tb)
@@ -887,7 +1096,8 @@ static void translated PLUGIN_CALLBACK(struct qemu_plugin_tb *, tb)
 	qemu_plugin_register_vcpu_tb_exec_inline_per_vcpu(tb, INLINE_ADD_U64, since, n);
 	if (inside(&firmware, qemu_plugin_insn_vaddr(qemu_plugin_tb_get_insn(tb, 0))))
 		watch_firmware(qemu_plugin_tb_get_insn(tb, 0), n);
-	qemu_plugin_register_vcpu_tb_exec_cond_cb(tb, much_executed, CB_NO_REGS, COND_GE, since, OFTEN, NULL);
+	qemu_plugin_register_vcpu_tb_exec_cond_cb(tb, much_executed, CB_NO_REGS, COND_GE, since,
+						  OFTEN, NULL);
 	for (size_t i = 0; i < n; i++)
 		watch_insn(qemu_plugin_tb_get_insn(tb, i), n - i);
 }
@@ -925,9 +1135,10 @@ static const struct {
 	const char *name;
 	uint32_t role;
 } roles[] = {
-	{"site", SITE}, {"exit", EXIT}, {"body", BODY}, {"home", HOME}, {"arguments", ARGUMENTS}, {"callback", CALLBACK},
-	{"hit", HIT}, {"stray", STRAY}, {"point", POINT}, {"deref", DEREF}, {"vector", VECTOR}, {"birth", BIRTH}, {"word", WORD},
-	{"enter", ENTER}, {"leave", LEAVE},
+	{"site", SITE},		  {"exit", EXIT},	  {"body", BODY},     {"home", HOME},
+	{"arguments", ARGUMENTS}, {"callback", CALLBACK}, {"hit", HIT},	      {"stray", STRAY},
+	{"point", POINT},	  {"deref", DEREF},	  {"vector", VECTOR}, {"birth", BIRTH},
+	{"word", WORD},		  {"enter", ENTER},	  {"leave", LEAVE},
 };
 
 static bool config_role(const char *word, uint64_t a, uint64_t b, uint64_t c)
@@ -1043,13 +1254,14 @@ static const char *option(int argc, char **argv, const char *name)
 	return "";
 }
 
-__attribute__((visibility("default"))) int qemu_plugin_install(plugin_id id, const struct qemu_info *info,
-							       int argc, char **argv)
+__attribute__((visibility("default"))) int
+qemu_plugin_install(plugin_id id, const struct qemu_info *info, int argc, char **argv)
 {
 	isa = strcmp(info->target_name, "riscv64") ? &arm64 : &riscv64;
 	if (!read_config(option(argc, argv, "config")) || !map_image(option(argc, argv, "image")) ||
 	    !map_log(option(argc, argv, "log"))) {
-		fprintf(stderr, "observer: needs config=FILE,image=FILE,log=FILE that can be read\n");
+		fprintf(stderr,
+			"observer: needs config=FILE,image=FILE,log=FILE that can be read\n");
 		return -1;
 	}
 	since.score = qemu_plugin_scoreboard_new(sizeof(uint64_t));

@@ -81,13 +81,16 @@ typedef void (*mem_cb)(unsigned vcpu, uint32_t info, uint64_t addr, void *);
 
 void qemu_plugin_register_vcpu_init_cb(plugin_id, vcpu_cb PLUGIN_DATA);
 void qemu_plugin_register_vcpu_tb_trans_cb(plugin_id, trans_cb PLUGIN_DATA);
-void qemu_plugin_register_vcpu_tb_exec_inline_per_vcpu(struct qemu_plugin_tb *, enum op, plugin_u64, uint64_t);
-void qemu_plugin_register_vcpu_tb_exec_cond_cb(struct qemu_plugin_tb *, exec_cb, enum cb_flags, enum cond,
-					       plugin_u64, uint64_t, void *);
-void qemu_plugin_register_vcpu_insn_exec_cb(struct qemu_plugin_insn *, exec_cb, enum cb_flags, void *);
-void qemu_plugin_register_vcpu_insn_exec_cond_cb(struct qemu_plugin_insn *, exec_cb, enum cb_flags, enum cond,
-						 plugin_u64, uint64_t, void *);
-void qemu_plugin_register_vcpu_mem_cb(struct qemu_plugin_insn *, mem_cb, enum cb_flags, enum mem_rw, void *);
+void qemu_plugin_register_vcpu_tb_exec_inline_per_vcpu(struct qemu_plugin_tb *, enum op, plugin_u64,
+						       uint64_t);
+void qemu_plugin_register_vcpu_tb_exec_cond_cb(struct qemu_plugin_tb *, exec_cb, enum cb_flags,
+					       enum cond, plugin_u64, uint64_t, void *);
+void qemu_plugin_register_vcpu_insn_exec_cb(struct qemu_plugin_insn *, exec_cb, enum cb_flags,
+					    void *);
+void qemu_plugin_register_vcpu_insn_exec_cond_cb(struct qemu_plugin_insn *, exec_cb, enum cb_flags,
+						 enum cond, plugin_u64, uint64_t, void *);
+void qemu_plugin_register_vcpu_mem_cb(struct qemu_plugin_insn *, mem_cb, enum cb_flags, enum mem_rw,
+				      void *);
 
 size_t qemu_plugin_tb_n_insns(const struct qemu_plugin_tb *);
 struct qemu_plugin_insn *qemu_plugin_tb_get_insn(const struct qemu_plugin_tb *, size_t);

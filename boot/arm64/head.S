@@ -52,7 +52,8 @@ boot_start:
 	/* 2. Map the image at KERNEL_BASE, each page with its final permission. */
 	adrp	x19, _image_header
 	adrp	x20, _early_tables
-	bl	invalidate_tables	/* no dirty line of them is written back over what map_image stores */
+	/* no dirty line of them is written back over what map_image stores */
+	bl	invalidate_tables
 	bl	map_image
 
 	/* 3. Turn paging and the caches on. */

@@ -17,7 +17,8 @@ struct base64 {
 
 static int put_group(struct base64 *b)
 {
-	static const char digits[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+	static const char digits[] =
+		"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
 	uint32_t bits = b->carry[0] << 16 | b->carry[1] << 8 | b->carry[2];
 	char out[5];
 	int n = 4;

@@ -9,14 +9,15 @@
 
 APP("cpu|off", "make traced calls on one CPU when the harness wants them, for grading");
 
-#define LOOK 2000000 /* ns between two reads of calls_wanted: each costs a timer interrupt, which is logged */
+/* ns between two reads of calls_wanted: each costs a timer interrupt, which is logged */
+#define LOOK 2000000
 
 static volatile bool on;
 volatile uint64_t calls_wanted; /* total number; written by the harness */
 volatile uint64_t calls_made;
 
-__attribute__((noipa)) static uint64_t calls_traced(uint64_t a, uint64_t b, uint64_t c, uint64_t d, uint64_t e,
-						    uint64_t f, uint64_t g, uint64_t h)
+__attribute__((noipa)) static uint64_t calls_traced(uint64_t a, uint64_t b, uint64_t c, uint64_t d,
+						    uint64_t e, uint64_t f, uint64_t g, uint64_t h)
 {
 	return a + 2 * b + 3 * c + 4 * d + 5 * e + 6 * f + 7 * g + 8 * h;
 }
@@ -44,7 +45,9 @@ static int calls_thread(void *unused)
 
 int main(int argc, char **argv)
 {
-	uint64_t cpu = argc == 2 && argv[1][0] >= '0' && argv[1][0] <= '9' ? strtoull(argv[1], NULL, 0) : 0;
+	uint64_t cpu = argc == 2 && argv[1][0] >= '0' && argv[1][0] <= '9'
+			       ? strtoull(argv[1], NULL, 0)
+			       : 0;
 	thread_t thread;
 	int err;
 

@@ -69,8 +69,8 @@ __attribute__((noipa)) static void call_traced(void)
 	irq_restore(flags);
 }
 
-CALLBACK static void
-entry_tracer(unsigned long ip, unsigned long parent_ip, struct ftrace_ops *op, struct ftrace_regs *regs)
+CALLBACK static void entry_tracer(unsigned long ip, unsigned long parent_ip, struct ftrace_ops *op,
+				  struct ftrace_regs *regs)
 {
 	for (int i = 0; i < 8 && changing; i++)
 		regs->arg[i] = ~regs->arg[i];
@@ -79,15 +79,15 @@ entry_tracer(unsigned long ip, unsigned long parent_ip, struct ftrace_ops *op, s
 	OVERWRITE();
 }
 
-CALLBACK static void
-entry_counter(unsigned long ip, unsigned long parent_ip, struct ftrace_ops *op, struct ftrace_regs *regs)
+CALLBACK static void entry_counter(unsigned long ip, unsigned long parent_ip, struct ftrace_ops *op,
+				   struct ftrace_regs *regs)
 {
 	OVERWRITE();
 }
 
 /* Called first, it sets pc to return at once; called second, it replaces the link. */
-CALLBACK static void
-entry_skipper(unsigned long ip, unsigned long parent_ip, struct ftrace_ops *op, struct ftrace_regs *regs)
+CALLBACK static void entry_skipper(unsigned long ip, unsigned long parent_ip, struct ftrace_ops *op,
+				   struct ftrace_regs *regs)
 {
 	if (returned)
 		regs->link = (unsigned long)entry_through;
@@ -101,7 +101,8 @@ static int start(struct ftrace_ops *op, ftrace_func_t func, const char *name, ui
 {
 	int err;
 
-	*op = (struct ftrace_ops){.func = func, .flags = FTRACE_OPS_FL_RECURSION | flags, .slot = -1};
+	*op = (struct ftrace_ops){
+		.func = func, .flags = FTRACE_OPS_FL_RECURSION | flags, .slot = -1};
 	err = ftrace_set_filter(op, name, strlen(name), true, false);
 	return err ? err : register_ftrace_function(op);
 }
@@ -128,7 +129,8 @@ static int with_pattern(void)
 static int skipped(void)
 {
 	static struct ftrace_ops one, other;
-	int err = start(&one, entry_skipper, "entry_traced", 0) ?: start(&other, entry_skipper, "entry_traced", 0);
+	int err = start(&one, entry_skipper, "entry_traced", 0)
+			  ?: start(&other, entry_skipper, "entry_traced", 0);
 
 	returned = false;
 	if (!err)
@@ -165,8 +167,11 @@ __attribute__((noipa)) static void entry_clash(struct ftrace_ops *op)
 
 static int clash(void)
 {
-	static struct ftrace_ops first, second = {entry_counter, FTRACE_OPS_FL_RECURSION | FTRACE_OPS_FL_IPMODIFY, .slot = -1};
-	const uint32_t numbers[] = {1, ftrace_record_count}; /* lines of available_filter_functions */
+	static struct ftrace_ops first,
+		second = {entry_counter, FTRACE_OPS_FL_RECURSION | FTRACE_OPS_FL_IPMODIFY,
+			  .slot = -1};
+	/* lines of available_filter_functions */
+	const uint32_t numbers[] = {1, ftrace_record_count};
 	int err = 0;
 
 	for (unsigned i = 0; i < ARRAY_SIZE(numbers) && !err; i++) {
@@ -219,7 +224,10 @@ __attribute__((noipa)) static int entry_disabled(struct ftrace_ops *op)
 	return err;
 }
 
-/* Does a registered op select the function of @rec, whose count may not include it? ftrace_lock held. */
+/*
+ * Does a registered op select the function of @rec, whose count may not include it? ftrace_lock
+ * held.
+ */
 static bool is_selected(struct dyn_ftrace *rec)
 {
 	uint16_t count = rec->count;
@@ -232,8 +240,9 @@ static bool is_selected(struct dyn_ftrace *rec)
 }
 
 /*
- * Set or clear FTRACE_FL_DISABLED in the record of entry_traced. An op is not counted in a disabled record, and not
- * removed from it. So while another op selects the function the flag stays as it is. Return: 0 or -EBUSY.
+ * Set or clear FTRACE_FL_DISABLED in the record of entry_traced. An op is not counted in a disabled
+ * record, and not removed from it. So while another op selects the function the flag stays as it
+ * is. Return: 0 or -EBUSY.
  */
 static int set_disabled(bool on)
 {
@@ -267,7 +276,8 @@ static int disabled(void)
 static int ready(void)
 {
 	static struct ftrace_ops first, second;
-	int err = start(&first, entry_counter, "text_alias_close", 0) ?: start(&second, entry_counter, "text_alias_close", 0);
+	int err = start(&first, entry_counter, "text_alias_close", 0)
+			  ?: start(&second, entry_counter, "text_alias_close", 0);
 
 	end(&second);
 	end(&first);
@@ -281,7 +291,8 @@ int main(int argc, char **argv)
 
 	mutex_lock(&alone);
 	set_disabled(false); /* if another op selected the function at the end of the last run */
-	err = with_pattern() ?: ready() ?: skipped() ?: own_filter() ?: clash() ?: fill() ?: disabled();
+	err = with_pattern() ?: ready() ?: skipped() ?: own_filter() ?: clash() ?: fill() ?:
+	      disabled();
 	mutex_unlock(&alone);
 	return err ? complain(argv[0], "register_ftrace_function", -err) : 0;
 }

@@ -44,14 +44,17 @@ enum answer { WANTED, REFUSED, FULL };
  * Wait for @wait instructions, then call frames_traced. It returns to @home, or, if
  * @home is NULL, to its link register, with a value in each result register.
  */
-void frames_call(struct shadow_frame *top, unsigned long *free, unsigned long depth, enum answer answer, unsigned long wait,
-		 void (*home)(void));
+void frames_call(struct shadow_frame *top, unsigned long *free, unsigned long depth,
+		 enum answer answer, unsigned long wait, void (*home)(void));
 void frames_home(void), frames_lost(void), frames_traced(void);
 
 /* The words of a frame that the observer reads. */
-_Static_assert(offsetof(struct shadow_frame, ret) == 0 && offsetof(struct shadow_frame, func) == 8 &&
-		       offsetof(struct shadow_frame, sp) == 16 && offsetof(struct shadow_frame, fp) == 24 &&
-		       offsetof(struct shadow_frame, below) == 40 && offsetof(struct shadow_frame, data_end) == 56 &&
+_Static_assert(offsetof(struct shadow_frame, ret) == 0 &&
+		       offsetof(struct shadow_frame, func) == 8 &&
+		       offsetof(struct shadow_frame, sp) == 16 &&
+		       offsetof(struct shadow_frame, fp) == 24 &&
+		       offsetof(struct shadow_frame, below) == 40 &&
+		       offsetof(struct shadow_frame, data_end) == 56 &&
 		       sizeof(struct shadow_frame) == 64,
 	       "struct shadow_frame has changed: change frames_lost below and the observer too");
 
@@ -76,7 +79,9 @@ static volatile uint64_t interrupted_at; /* frames_progress when the interrupt c
 	"	tbz x4, #0, 1f\n	nop\n" \
 	"1:	lsr x4, x4, #1\n	add x4, x4, #1\n" \
 	"2:	subs x4, x4, #1\n	b.ne 2b\n"
-#define PROGRESS(n) "	adrp x10, frames_progress\n	mov x9, #" n "\n	str x9, [x10, #:lo12:frames_progress]\n"
+#define PROGRESS(n) \
+	"	adrp x10, frames_progress\n	mov x9, #" n "\n" \
+	"	str x9, [x10, #:lo12:frames_progress]\n"
 #define BODY \
 	"	cbz x5, 1f\n	mov x30, x5\n" \
 	"1:	.irp reg, 0,1,2,3,4,5,6,7\n	add x\\reg, x30, #\\reg + 1\n	.endr\n	ret\n"
@@ -102,8 +107,9 @@ BODY
 "	.size frames_traced, . - frames_traced\n");
 
 /* @found: in an interrupt, the result of walk(); after the call, ftrace_graph_dead. */
-__attribute__((noipa)) static notrace void
-frames_stack(struct shadow_frame *top, unsigned long *free, unsigned long depth, unsigned long found)
+__attribute__((noipa)) static notrace void frames_stack(struct shadow_frame *top,
+							unsigned long *free, unsigned long depth,
+							unsigned long found)
 {
 	barrier();
 }
@@ -111,7 +117,8 @@ frames_stack(struct shadow_frame *top, unsigned long *free, unsigned long depth,
 /* Overwrite the free part of the shadow stack. */
 static notrace void overwrite(struct shadow_stack *s)
 {
-	for (unsigned long *word = s->free; word < s->free + 32 && word < (unsigned long *)(s + 1); word++)
+	for (unsigned long *word = s->free; word < s->free + 32 && word < (unsigned long *)(s + 1);
+	     word++)
 		*word = (uint64_t)frames_lost;
 }
 
@@ -126,8 +133,8 @@ static notrace unsigned long walk(void)
 	return unwind_entry(&u);
 }
 
-CALLBACK static void
-frames_interrupt(unsigned long ip, unsigned long parent_ip, struct ftrace_ops *op, struct ftrace_regs *regs)
+CALLBACK static void frames_interrupt(unsigned long ip, unsigned long parent_ip,
+				      struct ftrace_ops *op, struct ftrace_regs *regs)
 {
 	struct shadow_stack *s = shadow_of(current);
 
@@ -139,12 +146,14 @@ frames_interrupt(unsigned long ip, unsigned long parent_ip, struct ftrace_ops *o
 	overwrite(s);
 }
 
-static notrace int frames_entry(struct ftrace_graph_ent *trace, struct fgraph_ops *gops, struct ftrace_regs *regs)
+static notrace int frames_entry(struct ftrace_graph_ent *trace, struct fgraph_ops *gops,
+				struct ftrace_regs *regs)
 {
 	return answer != REFUSED;
 }
 
-static notrace void frames_return(struct ftrace_graph_ret *trace, struct fgraph_ops *gops, struct ftrace_regs *regs)
+static notrace void frames_return(struct ftrace_graph_ret *trace, struct fgraph_ops *gops,
+				  struct ftrace_regs *regs)
 {
 }
 
@@ -168,8 +177,9 @@ static notrace void call(enum answer says, unsigned long wait)
 }
 
 /*
- * Wait for the start of a clock tick and return it. The time between the timer and the call must not depend on where in
- * a tick this loop ends: *@wait is increased by the number of instructions executed since the tick began.
+ * Wait for the start of a clock tick and return it. The time between the timer and the call must
+ * not depend on where in a tick this loop ends: *@wait is increased by the number of instructions
+ * executed since the tick began.
  */
 #ifdef __riscv
 /* QEMU's timer fires whole ticks after the instruction that sets it. */
@@ -183,15 +193,21 @@ static inline uint64_t wait_for_tick(unsigned long *wait)
 	return tick;
 }
 #else
-/* The timer fires when a tick begins. A tick is 16 instructions: read the clock 16 times and count the reads of the first value. */
+/*
+ * The timer fires when a tick begins. A tick is 16 instructions: read the clock 16 times and count
+ * the reads of the first value.
+ */
 static inline uint64_t wait_for_tick(unsigned long *wait)
 {
 	uint64_t at[16], before = 0;
 
 	__asm__ volatile(
-	"	.irp reg, %0,%1,%2,%3,%4,%5,%6,%7,%8,%9,%10,%11,%12,%13,%14,%15\n	mrs \\reg, cntvct_el0\n	.endr\n"
-	: "=&r"(at[0]), "=&r"(at[1]), "=&r"(at[2]), "=&r"(at[3]), "=&r"(at[4]), "=&r"(at[5]), "=&r"(at[6]), "=&r"(at[7]),
-	  "=&r"(at[8]), "=&r"(at[9]), "=&r"(at[10]), "=&r"(at[11]), "=&r"(at[12]), "=&r"(at[13]), "=&r"(at[14]), "=&r"(at[15]));
+		"	.irp reg, %0,%1,%2,%3,%4,%5,%6,%7,%8,%9,%10,%11,%12,%13,%14,%15\n	"
+		"mrs \\reg, cntvct_el0\n	.endr\n"
+		: "=&r"(at[0]), "=&r"(at[1]), "=&r"(at[2]), "=&r"(at[3]), "=&r"(at[4]),
+		  "=&r"(at[5]), "=&r"(at[6]), "=&r"(at[7]), "=&r"(at[8]), "=&r"(at[9]),
+		  "=&r"(at[10]), "=&r"(at[11]), "=&r"(at[12]), "=&r"(at[13]), "=&r"(at[14]),
+		  "=&r"(at[15]));
 	for (unsigned i = 0; i < ARRAY_SIZE(at); i++)
 		before += at[i] == at[0];
 	*wait += before % 16; /* if all 16 are equal, at[0] was the tick's first instruction */
@@ -212,7 +228,10 @@ static notrace uint64_t call_interrupted(enum answer says, unsigned long wait)
 	return interrupted_at;
 }
 
-/* At first the interrupt comes after the call. Then each call starts later, until the interrupt comes before it. */
+/*
+ * At first the interrupt comes after the call. Then each call starts later, until the interrupt
+ * comes before it.
+ */
 static notrace void sweep(enum answer says)
 {
 	unsigned long wait = 0;
@@ -223,7 +242,8 @@ static notrace void sweep(enum answer says)
 		before = call_interrupted(says, wait) == CALLS ? before + 1 : 0;
 }
 
-static struct ftrace_ops interrupts = {.func = frames_interrupt, .flags = FTRACE_OPS_FL_RECURSION, .slot = -1};
+static struct ftrace_ops interrupts = {
+	.func = frames_interrupt, .flags = FTRACE_OPS_FL_RECURSION, .slot = -1};
 static struct ftrace_filter filters[2];
 static struct fgraph_ops users[2];
 
@@ -231,7 +251,8 @@ static int begin(int user, trace_func_graph_ent_t entry, const char *name)
 {
 	int err;
 
-	users[user] = (struct fgraph_ops){.entryfunc = entry, .retfunc = frames_return, .filter = &filters[user], .idx = -1};
+	users[user] = (struct fgraph_ops){
+		.entryfunc = entry, .retfunc = frames_return, .filter = &filters[user], .idx = -1};
 	err = ftrace_filter_edit(&filters[user], name, strlen(name), true, false);
 	return err ? err : register_ftrace_graph(&users[user]);
 }
@@ -244,7 +265,8 @@ static void end(int user)
 
 #if STAGE >= 6
 /* A second user that reserves entry data and then returns 0 (not wanted). */
-static notrace int frames_keep(struct ftrace_graph_ent *trace, struct fgraph_ops *gops, struct ftrace_regs *regs)
+static notrace int frames_keep(struct ftrace_graph_ent *trace, struct fgraph_ops *gops,
+			       struct ftrace_regs *regs)
 {
 	fgraph_reserve_data(gops->idx, 8);
 	return 0;
@@ -272,7 +294,8 @@ static int keeps_and_refuses(void)
 
 static int calls(void)
 {
-	int err = begin(0, frames_entry, "frames_traced") ?: ftrace_set_filter(&interrupts, "sched_tick", 10, true, false)
+	int err = begin(0, frames_entry, "frames_traced")
+		  ?: ftrace_set_filter(&interrupts, "sched_tick", 10, true, false)
 							 ?: register_ftrace_function(&interrupts);
 
 	if (!err) {
@@ -299,7 +322,10 @@ int main(int argc, char **argv)
 	mutex_lock(&alone);
 	err = shadow_of(current) ? -EBUSY : calls();
 	mutex_unlock(&alone);
-	return err ? complain(argv[0], err == -EBUSY ? "function_graph is in use" : "register_ftrace_graph", -err) : 0;
+	return err ? complain(argv[0],
+			      err == -EBUSY ? "function_graph is in use" : "register_ftrace_graph",
+			      -err)
+		   : 0;
 }
 #else
 int main(int argc, char **argv)

@@ -3,8 +3,10 @@
  * Each has a filter of its own.
  *
  *	graph 0 see wl_leaf_*		both handlers are called
- *	graph 1 keep wl_pick_*		the same; the entry handler keeps the second argument as entry data
- *	graph 2 skip wl_*		the entry handler returns 0: the return handler is not called
+ *	graph 1 keep wl_pick_*		the same; the entry handler keeps the second argument as
+ *					entry data
+ *	graph 2 skip wl_*		the entry handler returns 0: the return handler is not
+ *					called
  *	graph 1 off
  *
  * Each return handler looks for the entry data of its call and of the calling call.
@@ -74,7 +76,8 @@ static int hand_change(struct hand_user *user, int argc, char **argv)
 	bool keeps = !strcmp(argv[0], "keep"), skips = !strcmp(argv[0], "skip");
 
 	if (argc == 1 && !strcmp(argv[0], "off"))
-		return user->used ? hand_forget(user, unregister_ftrace_graph(&user->gops)) : -ENOENT;
+		return user->used ? hand_forget(user, unregister_ftrace_graph(&user->gops))
+				  : -ENOENT;
 	if (argc == 1 || !(keeps || skips || !strcmp(argv[0], "see")))
 		return 1;
 	if (user->used)

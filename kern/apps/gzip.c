@@ -44,7 +44,8 @@ struct gzip {
 	uint64_t bit_buffer;
 	unsigned bit_count;
 	uint32_t head[HASH_SIZE], previous[WINDOW]; /* position + 1; 0: none */
-	uint32_t tokens[MAX_TOKENS];                /* literal, or MATCH | length - 3 | distance - 1 */
+	/* literal, or MATCH | length - 3 | distance - 1 */
+	uint32_t tokens[MAX_TOKENS];
 	unsigned token_count;
 	struct code literal, distance, lengths;
 	struct run runs[LITERALS + DISTANCES];
@@ -235,7 +236,9 @@ static __attribute__((noinline)) unsigned huffman_lengths(struct code *c, const 
 	return longest;
 }
 
-/* Codes of one length are consecutive, after the shorter ones; a code's highest bit is sent first. */
+/*
+ * Codes of one length are consecutive, after the shorter ones; a code's highest bit is sent first.
+ */
 static __attribute__((noinline)) void assign_bits(struct code *c)
 {
 	unsigned code = 0;
@@ -388,7 +391,8 @@ static __attribute__((noinline)) uint64_t token_bits(const struct gzip *z)
 		bits += (uint64_t)z->literal.count[s] *
 			(z->literal.length[s] + (s > 256 ? length_extra[s - 257] : 0));
 	for (unsigned s = 0; s < DISTANCES; s++)
-		bits += (uint64_t)z->distance.count[s] * (z->distance.length[s] + distance_extra(s));
+		bits += (uint64_t)z->distance.count[s] *
+			(z->distance.length[s] + distance_extra(s));
 	return bits;
 }
 
@@ -482,7 +486,9 @@ static __attribute__((noinline)) void deflate(struct gzip *z)
 	align_to_byte(z);
 }
 
-/* Compress in[0, size) into out, which has room for the worst case. Return: the gzip file's length. */
+/*
+ * Compress in[0, size) into out, which has room for the worst case. Return: the gzip file's length.
+ */
 static size_t gzip(struct gzip *z, const uint8_t *in, size_t size, uint8_t *out)
 {
 	static const uint8_t header[10] = {0x1f, 0x8b, 8, 0, 0, 0, 0, 0, 0, 0xff};

@@ -10,7 +10,8 @@
 APP("seed", "search the table of records, for grading");
 
 #if STAGE == 2
-#define INLINE static inline __attribute__((always_inline)) /* so that each call returns into main() */
+/* so that each call returns into main() */
+#define INLINE static inline __attribute__((always_inline))
 
 INLINE uint64_t next(uint64_t *random)
 {
@@ -26,7 +27,8 @@ INLINE unsigned long site(uint64_t *random)
 /* Look up a range; each end may be below the first record or above the last one. */
 INLINE void look_up_range(uint64_t *random)
 {
-	unsigned long from = site(random), far = next(random) % 4 ? next(random) % 512 : next(random) % 65536;
+	unsigned long from = site(random),
+		      far = next(random) % 4 ? next(random) % 512 : next(random) % 65536;
 
 	lookup_rec_range(from + next(random) % 3 - 1, from + far);
 }

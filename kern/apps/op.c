@@ -7,7 +7,8 @@
  *	op 1 add 31 wl_pick_* wl_wide_oak	add n * 31 to argument n, n = 1, 3 to 7
  *	op 2 patch wl_leaf_elm wl_step_*	wl_leaf_elm runs wherever one of these is called
  *	op 3 hold maple_*			watch, and let no other op change pc; any function
- *	op 3 hold !*				the same, all functions of modules that are loaded from now on
+ *	op 3 hold !*				the same, all functions of modules that are loaded
+ *						from now on
  *	op 1 off
  *
  * Each callback overwrites every register that a callback may overwrite. Ops
@@ -92,10 +93,14 @@ static int op_forget(struct ftrace_ops *op, int err)
 	return err;
 }
 
-/* Does @target lead back to a function of @op through the functions that ops replace? Without @op there is no circle. */
+/*
+ * Does @target lead back to a function of @op through the functions that ops replace? Without @op
+ * there is no circle.
+ */
 static bool op_is_circle(const struct ftrace_ops *op, const void *target)
 {
-	const struct dyn_ftrace *rec = lookup_rec_range((unsigned long)target, (unsigned long)target + 8);
+	const struct dyn_ftrace *rec =
+		lookup_rec_range((unsigned long)target, (unsigned long)target + 8);
 
 	for (const struct ftrace_ops *o = hand_ops; o < hand_ops + OPS; o++)
 		if (o->func == op_patch && ftrace_filter_has(&o->filter, rec, false))
@@ -109,7 +114,10 @@ static bool op_is_allowed(const struct ftrace_ops *op, const char *word)
 	return op_is_workload(word) || (op->func == op_see && op->flags & FTRACE_OPS_FL_IPMODIFY);
 }
 
-/* Make @words the op's filter and register it; on an error it stays unused. A word that begins with ! excludes functions. */
+/*
+ * Make @words the op's filter and register it; on an error it stays unused. A word that begins with
+ * ! excludes functions.
+ */
 static int op_start(struct ftrace_ops *op, int count, char **words)
 {
 	int err = 0;
@@ -117,8 +125,10 @@ static int op_start(struct ftrace_ops *op, int count, char **words)
 	for (int i = 0; i < count && !err; i++) {
 		bool exclude = words[i][0] == '!';
 
-		err = op_is_allowed(op, words[i]) ? ftrace_set_filter(op, words[i] + exclude, strlen(words[i] + exclude), !i, exclude)
-						  : -EINVAL;
+		err = op_is_allowed(op, words[i])
+			      ? ftrace_set_filter(op, words[i] + exclude,
+						  strlen(words[i] + exclude), !i, exclude)
+			      : -EINVAL;
 	}
 	if (!err && op->func == op_patch && op_is_circle(op, op->private))
 		err = -EINVAL;
@@ -185,7 +195,8 @@ int main(int argc, char **argv)
 	if (err < 0)
 		return complain(argv[0], argv[1], -err);
 	if (err)
-		printf("usage: op 0..7 see WL.. | add NUMBER WL.. | patch FUNCTION WL.. | hold FUNCTION.. | off\n");
+		printf("usage: op 0..7 see WL.. | add NUMBER WL.. | patch FUNCTION WL.. | hold "
+		       "FUNCTION.. | off\n");
 	return err;
 }
 #else

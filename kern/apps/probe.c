@@ -2,14 +2,17 @@
  * probe: makes probes, live patches, and calls of these functions, for grading.
  *
  *	probe steps SEED	each instruction of probe_steps is probed in turn, then all of them
- *	probe at N ADDR [post]	probe N, at an instruction of any function (NAME+OFFSET, too); with a post handler
+ *	probe at N ADDR [post]	probe N, at an instruction of any function (NAME+OFFSET, too); with
+ *				a post handler
  *	probe off N		unregister it
  *	probe turns N M		unregister and register probes N to M - 1, several times
  *	probe moves		a pre handler changes pc, at each instruction of probe_steps
- *	probe nested		a handler, a tracer's callback and an interrupt in it reach a probed instruction
+ *	probe nested		a handler, a tracer's callback and an interrupt in it reach a probed
+ *				instruction
  *	probe traps		interrupts and faults in a slot
  *	probe stale		a breakpoint that was removed after a CPU had hit it
- *	probe returns SEED	kretprobes: values, callers, too many calls, calls that are not wanted
+ *	probe returns SEED	kretprobes: values, callers, too many calls, calls that are not
+ *				wanted
  *	probe patches		live patches, in either order
  *	probe patch on|off	a live patch of calls_traced and calls_second (calls.c)
  *
@@ -47,7 +50,8 @@ WATCHED notrace void probe_after(long number, unsigned long ip, unsigned long va
 }
 
 enum said {
-	SAID_CALL,	/* a call of probe_steps: the instruction that is probed, 0: none, 1: all; how */
+	/* a call of probe_steps: the instruction that is probed, 0: none, 1: all; how */
+	SAID_CALL,
 	SAID_RESULT,	/* of probe_steps: x0, x1 */
 	SAID_COUNTS,	/* of a probe that was unregistered: hits, nmissed */
 	SAID_STALE,	/* break_hook->hit(): its result, how far it moved pc */
@@ -58,10 +62,19 @@ enum said {
 	SAID_NESTED,	/* `probe nested` tries another way to a hit within a hit: its number */
 	SAID_TRAP,	/* a trap was taken: the interrupted pc, and unwind_true_pc() */
 	SAID_TRAPPED,	/* a call of probe_trapped returned: the number of its trap, the result */
-	SAID_INSN,	/* break_hook->insn(): the address; its result, and the word that is there << 32 */
-	SAID_INSTANCE,	/* a kretprobe's handler, before SAID_RETURN: ri->rp, the last word of its data (0: none); for an unregistered one: itself */
-	SAID_MASKED,	/* in `probe traps`, by a pre handler: the probe's number, kprobe_irqs_off() */
-	SAID_LONG,	/* a call that was in progress while a patch changed: the number of the change, the result */
+	/* break_hook->insn(): the address; its result, and the word that is there << 32 */
+	SAID_INSN,
+	/*
+	 * a kretprobe's handler, before SAID_RETURN: ri->rp, the last word of its data (0: none);
+	 * for an unregistered one: itself
+	 */
+	SAID_INSTANCE,
+	/* in `probe traps`, by a pre handler: the probe's number, kprobe_irqs_off() */
+	SAID_MASKED,
+	/*
+	 * a call that was in progress while a patch changed: the number of the change, the result
+	 */
+	SAID_LONG,
 };
 WATCHED notrace void probe_said(enum said what, unsigned long x, unsigned long y)
 {
@@ -109,7 +122,8 @@ static int begin_in(unsigned number, const char *name, unsigned long addr, bool 
 
 	if (n->kp.point)
 		return -EEXIST;
-	*n = (struct numbered){{.symbol_name = name, .pre_handler = before, .post_handler = post ? after : NULL}};
+	*n = (struct numbered){
+		{.symbol_name = name, .pre_handler = before, .post_handler = post ? after : NULL}};
 	*(name ? &n->kp.offset : &n->kp.addr) = addr;
 	return register_kprobe(&n->kp);
 }
@@ -151,7 +165,10 @@ unsigned long probe_steps(unsigned long a, unsigned long b, unsigned long c, uns
 unsigned long probe_inner(unsigned long a);
 extern const char probe_steps_first[], probe_steps_end[], probe_inner_first[];
 
-/* Instructions that a slot can execute, and instructions that depend on pc; they change only the first three argument registers. */
+/*
+ * Instructions that a slot can execute, and instructions that depend on pc; they change only the
+ * first three argument registers.
+ */
 __asm__(
 "	.text\n"
 TRACED("probe_steps")
@@ -277,7 +294,9 @@ static int steps(unsigned long seed)
 
 /* ---- moves ---- */
 
-/* The handler of a probe that may change pc: the probed instruction and the next one are left out. */
+/*
+ * The handler of a probe that may change pc: the probed instruction and the next one are left out.
+ */
 static notrace bool move(struct kprobe *p, struct kprobe_regs *regs)
 {
 	before(p, regs);
@@ -292,7 +311,10 @@ static int moves(void)
 	for (unsigned i = 0; i + 2 < STEPS && !err; i++) {
 		unsigned long at = (unsigned long)probe_steps_first + 4 * i;
 
-		probes[0] = (struct numbered){{.addr = at, .pre_handler = move, .post_handler = after, .flags = KPROBE_FLAG_IPMODIFY}};
+		probes[0] = (struct numbered){{.addr = at,
+					       .pre_handler = move,
+					       .post_handler = after,
+					       .flags = KPROBE_FLAG_IPMODIFY}};
 		err = register_kprobe(&probes[0].kp);
 		if (!err)
 			call_steps(1, at, POST);
@@ -333,7 +355,8 @@ static notrace void call_inner(void *unused)
 }
 
 /* The callback of a tracer, in a thread: it calls probe_inner, and an interrupt does. */
-static notrace void reach_inner_twice(unsigned long ip, unsigned long parent_ip, struct ftrace_ops *op, struct ftrace_regs *regs)
+static notrace void reach_inner_twice(unsigned long ip, unsigned long parent_ip,
+				      struct ftrace_ops *op, struct ftrace_regs *regs)
 {
 	probe_inner(1);
 	smp_call(this_cpu()->index, call_inner, NULL);
@@ -344,7 +367,9 @@ static long probe_value(long x);
 static int nested_in_callback(void)
 {
 	static struct ftrace_ops op = {.func = reach_inner_twice, .slot = -1};
-	int err = begin(1, (unsigned long)probe_inner_first, true) ?: ftrace_set_filter(&op, "probe_value", 11, true, false) ?: register_ftrace_function(&op);
+	int err = begin(1, (unsigned long)probe_inner_first, true) ?:
+		  ftrace_set_filter(&op, "probe_value", 11, true, false) ?:
+		  register_ftrace_function(&op);
 
 	if (!err) {
 		probe_inner(1);
@@ -416,12 +441,27 @@ static notrace bool say_fault(struct trap_frame *regs, unsigned long address)
 }
 EXCEPTION_HOOK(say_fault);
 
-enum trap { SECOND_WORD, FIRST_WORD, FAULT, NO_TRAP, PLAIN_FAULT /* of an instruction that is not probed */, TRAPS };
+enum trap {
+	SECOND_WORD,
+	FIRST_WORD,
+	FAULT,
+	NO_TRAP,
+	PLAIN_FAULT /* of an instruction that is not probed */,
+	TRAPS
+};
 
-/* One call of probe_trapped, with a probe on an instruction: enabling interrupts while one is pending, or the load. */
+/*
+ * One call of probe_trapped, with a probe on an instruction: enabling interrupts while one is
+ * pending, or the load.
+ */
 static int trap_in(enum trap trap, bool post)
 {
-	int err = trap == PLAIN_FAULT ? 0 : begin(0, (unsigned long)probe_trapped_first + (trap == SECOND_WORD ? 0 : 4), post);
+	int err =
+		trap == PLAIN_FAULT
+			? 0
+			: begin(0,
+				(unsigned long)probe_trapped_first + (trap == SECOND_WORD ? 0 : 4),
+				post);
 	unsigned long result;
 
 	if (err)
@@ -431,7 +471,8 @@ static int trap_in(enum trap trap, bool post)
 		irq_disable();
 		ipi_send(this_cpu()->index, IPI_RESCHEDULE);
 	}
-	result = probe_trapped(trap == FAULT || trap == PLAIN_FAULT ? (unsigned long *)8 : &trapped_word);
+	result = probe_trapped(trap == FAULT || trap == PLAIN_FAULT ? (unsigned long *)8
+								    : &trapped_word);
 	irq_enable();
 	sending = false;
 	probe_said(SAID_TRAPPED, trap, result);
@@ -573,15 +614,21 @@ static notrace int keep_argument(struct kretprobe_instance *ri, struct ftrace_re
 
 static notrace int returned(struct kretprobe_instance *ri, struct ftrace_regs *regs)
 {
-	probe_said(SAID_INSTANCE, (unsigned long)ri->rp, ri->rp->data_size ? ((unsigned long *)ri->data)[DATA - 1] : 0);
+	probe_said(SAID_INSTANCE, (unsigned long)ri->rp,
+		   ri->rp->data_size ? ((unsigned long *)ri->data)[DATA - 1] : 0);
 	probe_said(SAID_RETURN, ri->ret_addr, regs->arg[0]);
 	return 0;
 }
 
 static int rp_begin(struct kretprobe *rp, void *function, int maxactive, kretprobe_handler_t entry)
 {
-	*rp = (struct kretprobe){.kp.addr = (unsigned long)function, .handler = returned, .entry_handler = entry, .maxactive = maxactive,
-				 .data_size = entry == keep_argument ? 8 * DATA : 0, .active = 5, .nmissed = 7};
+	*rp = (struct kretprobe){.kp.addr = (unsigned long)function,
+				 .handler = returned,
+				 .entry_handler = entry,
+				 .maxactive = maxactive,
+				 .data_size = entry == keep_argument ? 8 * DATA : 0,
+				 .active = 5,
+				 .nmissed = 7};
 	if (!function)
 		rp->kp.symbol_name = "schedule";
 	return register_kretprobe(rp);
@@ -605,8 +652,21 @@ static notrace int only_exiting(struct kretprobe_instance *ri, struct ftrace_reg
 	return current->state != THREAD_DEAD;
 }
 
-enum refused { NO_HANDLER, NO_FUNCTION, TWO_FUNCTIONS, TOO_MUCH_DATA, NEGATIVE_DATA, RETURNS_TWICE, NO_OLD_FUNCTION, NO_FUNCTIONS, NO_LIST, ENABLED_TWICE, NOT_ENABLED, PC_IS_TAKEN,
-	       MOST_DATA /* is allowed */ };
+enum refused {
+	NO_HANDLER,
+	NO_FUNCTION,
+	TWO_FUNCTIONS,
+	TOO_MUCH_DATA,
+	NEGATIVE_DATA,
+	RETURNS_TWICE,
+	NO_OLD_FUNCTION,
+	NO_FUNCTIONS,
+	NO_LIST,
+	ENABLED_TWICE,
+	NOT_ENABLED,
+	PC_IS_TAKEN,
+	MOST_DATA /* is allowed */
+};
 
 static void refuse(enum refused what, struct kretprobe rp)
 {
@@ -623,7 +683,8 @@ static void refuse(enum refused what, struct kretprobe rp)
 static void refused_kretprobes(void)
 {
 	static struct kretprobe rp;
-	const struct kretprobe right = {.kp.addr = (unsigned long)probe_value, .handler = returned, .maxactive = 1};
+	const struct kretprobe right = {
+		.kp.addr = (unsigned long)probe_value, .handler = returned, .maxactive = 1};
 	struct kretprobe wrong = right;
 
 	wrong.handler = NULL;
@@ -677,7 +738,8 @@ static int returns(unsigned long seed)
 	for (int i = 0; i < 2 && !err; i++)
 		err = thread_create_on(&thread, 0, exits, NULL) ?: (thread_join(thread), 0);
 	rp_end(&rp);
-	err = err ?: rp_begin(&rp, NULL, 100, only_exiting) ?: thread_create_on(&thread, 0, exits, NULL) ?: (thread_join(thread), 0);
+	err = err ?: rp_begin(&rp, NULL, 100, only_exiting) ?:
+	      thread_create_on(&thread, 0, exits, NULL) ?: (thread_join(thread), 0);
 	rp_end(&rp);
 	for (int maxactive = 0; maxactive < 2 && !err; maxactive++) {
 		err = rp_begin(&rp, probe_deep, maxactive, NULL);
@@ -720,7 +782,9 @@ WATCHED long probe_newest_one(long x)
 	return x + 20;
 }
 
-static struct klp_func both[] = {{.old_name = "probe_one", .new_func = probe_new_one}, {.old_name = "probe_two", .new_func = probe_new_two}, {}};
+static struct klp_func both[] = {{.old_name = "probe_one", .new_func = probe_new_one},
+				 {.old_name = "probe_two", .new_func = probe_new_two},
+				 {}};
 static struct klp_func one[] = {{.old_name = "probe_one", .new_func = probe_newest_one}, {}};
 static struct klp_patch older = {both}, newer = {one};
 
@@ -798,7 +862,8 @@ static int call_long(void *change)
 
 static int in_progress(void)
 {
-	static struct klp_func funcs[] = {{.old_name = "probe_long", .new_func = probe_new_long}, {}};
+	static struct klp_func funcs[] = {{.old_name = "probe_long", .new_func = probe_new_long},
+					  {}};
 	static struct klp_patch patch = {funcs};
 	thread_t thread;
 	int err = 0;
@@ -835,13 +900,19 @@ static notrace bool changes_nothing(struct kprobe *p, struct kprobe_regs *regs)
 static void refused_patches(void)
 {
 	static struct kprobe taken;
-	static struct klp_func unknown[] = {{.old_name = "probe_one", .new_func = probe_new_one}, {.old_name = "probe_unknown", .new_func = probe_new_two}, {}}, none[] = {{}};
+	static struct klp_func unknown[] = {{.old_name = "probe_one", .new_func = probe_new_one},
+					    {.old_name = "probe_unknown",
+					     .new_func = probe_new_two},
+					    {}},
+			       none[] = {{}};
 
 	refuse_patch(NO_OLD_FUNCTION, unknown);
 	refuse_patch(NO_FUNCTIONS, none);
 	refuse_patch(NO_LIST, NULL);
 	probe_said(SAID_REFUSED, NOT_ENABLED, klp_disable_patch(&older));
-	taken = (struct kprobe){.symbol_name = "probe_two", .pre_handler = changes_nothing, .flags = KPROBE_FLAG_IPMODIFY};
+	taken = (struct kprobe){.symbol_name = "probe_two",
+				.pre_handler = changes_nothing,
+				.flags = KPROBE_FLAG_IPMODIFY};
 	if (register_kprobe(&taken))
 		return;
 	probe_said(SAID_REFUSED, PC_IS_TAKEN, klp_enable_patch(&older));
@@ -857,9 +928,11 @@ static int patches(void)
 	int err;
 
 	refused_patches();
-	err = step(0, 0) ?: step(1, klp_enable_patch(&older)) ?: step(2, klp_enable_patch(&newer)) ?: step(3, klp_disable_patch(&older)) ?:
-		  step(4, klp_disable_patch(&newer)) ?: step(5, klp_enable_patch(&older)) ?: step(6, klp_enable_patch(&newer)) ?:
-		  step(7, klp_disable_patch(&newer)) ?: step(8, klp_disable_patch(&older));
+	err = step(0, 0) ?: step(1, klp_enable_patch(&older)) ?:
+	      step(2, klp_enable_patch(&newer)) ?: step(3, klp_disable_patch(&older)) ?:
+	      step(4, klp_disable_patch(&newer)) ?:
+	      step(5, klp_enable_patch(&older)) ?: step(6, klp_enable_patch(&newer)) ?:
+	      step(7, klp_disable_patch(&newer)) ?: step(8, klp_disable_patch(&older));
 
 	if (err)
 		return err;
@@ -869,7 +942,8 @@ static int patches(void)
 	return err ?: in_progress();
 }
 
-WATCHED uint64_t probe_new_traced(uint64_t a, uint64_t b, uint64_t c, uint64_t d, uint64_t e, uint64_t f, uint64_t g, uint64_t h)
+WATCHED uint64_t probe_new_traced(uint64_t a, uint64_t b, uint64_t c, uint64_t d, uint64_t e,
+				  uint64_t f, uint64_t g, uint64_t h)
 {
 	barrier();
 	return a + 2 * b + 3 * c + h;
@@ -882,7 +956,10 @@ WATCHED uint64_t probe_new_second(uint64_t a)
 
 static int patch(bool on)
 {
-	static struct klp_func traced[] = {{.old_name = "calls_traced", .new_func = probe_new_traced}, {.old_name = "calls_second", .new_func = probe_new_second}, {}};
+	static struct klp_func traced[] = {
+		{.old_name = "calls_traced", .new_func = probe_new_traced},
+		{.old_name = "calls_second", .new_func = probe_new_second},
+		{}};
 	static struct klp_patch one = {traced};
 
 	return on ? klp_enable_patch(&one) : klp_disable_patch(&one);

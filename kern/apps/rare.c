@@ -3,7 +3,8 @@
  *
  * 1. A handler calls a traced function itself.
  * 2. The handlers walk the stack, and so does another op of the same function.
- * 3. A user reserves entry data of all sizes, until the shadow stack is full; two users share one filter (lab 6).
+ * 3. A user reserves entry data of all sizes, until the shadow stack is full; two users share one
+ *    filter (lab 6).
  * 4. A registration is refused.
  * 5. Functions are left without a return, as by longjmp(), and a function returns with
  *    an sp that belongs to no frame. Graph tracing is off for good after that.
@@ -37,7 +38,11 @@ static int begin(trace_func_graph_ent_t entry, trace_func_graph_ret_t ret, const
 {
 	int err;
 
-	user = (struct fgraph_ops){.entryfunc = entry, .retfunc = ret, .filter = &filter, .gonefunc = rare_gone, .idx = -1};
+	user = (struct fgraph_ops){.entryfunc = entry,
+				   .retfunc = ret,
+				   .filter = &filter,
+				   .gonefunc = rare_gone,
+				   .idx = -1};
 	err = ftrace_filter_edit(&filter, names, strlen(names), true, false);
 	return err ? err : register_ftrace_graph(&user);
 }
@@ -48,9 +53,12 @@ static void end(void)
 	ftrace_filter_free(&filter);
 }
 
-/* ---- 1. Both handlers call a traced function: that call must not be reported to any handler. ---- */
+/*
+ * ---- 1. Both handlers call a traced function: that call must not be reported to any handler. ----
+ */
 
-static bool calls; /* only one nested call each, so that a tracer without recursion protection also ends */
+/* only one nested call each, so that a tracer without recursion protection also ends */
+static bool calls;
 
 __attribute__((noipa)) static void rare_inner(void)
 {
@@ -71,18 +79,21 @@ static notrace void call_inner(void)
 	calls = true;
 }
 
-__attribute__((noipa)) static notrace int rare_entry(struct ftrace_graph_ent *trace, struct fgraph_ops *gops, struct ftrace_regs *regs)
+__attribute__((noipa)) static notrace int
+rare_entry(struct ftrace_graph_ent *trace, struct fgraph_ops *gops, struct ftrace_regs *regs)
 {
 	call_inner();
 	return 1;
 }
 
-__attribute__((noipa)) static notrace void rare_return(struct ftrace_graph_ret *trace, struct fgraph_ops *gops, struct ftrace_regs *regs)
+__attribute__((noipa)) static notrace void
+rare_return(struct ftrace_graph_ret *trace, struct fgraph_ops *gops, struct ftrace_regs *regs)
 {
 	call_inner();
 }
 
-__attribute__((noipa)) static notrace void rare_gone(struct ftrace_graph_ent *trace, struct fgraph_ops *gops)
+__attribute__((noipa)) static notrace void rare_gone(struct ftrace_graph_ent *trace,
+						     struct fgraph_ops *gops)
 {
 	barrier();
 }
@@ -101,22 +112,28 @@ static int handlers_call(void)
 
 /* ---- 2. ---- */
 
-/* @entry: the kernel's stack walk, entry n. @link: return address n in the frame records. 0: there is none. */
-__attribute__((noipa)) static notrace void rare_walk(long n, unsigned long entry, unsigned long link)
+/*
+ * @entry: the kernel's stack walk, entry n. @link: return address n in the frame records. 0: there
+ * is none.
+ */
+__attribute__((noipa)) static notrace void rare_walk(long n, unsigned long entry,
+						     unsigned long link)
 {
 	barrier();
 }
 
 static notrace void walk_stack(void)
 {
-	unsigned long entries[12] = {0}, fp = (unsigned long)__builtin_frame_address(0), flags = irq_save();
+	unsigned long entries[12] = {0}, fp = (unsigned long)__builtin_frame_address(0),
+		      flags = irq_save();
 	struct unwind u;
 
 	unwind_start_here(&u);
 	unwind_save(&u, entries, ARRAY_SIZE(entries));
 	for (long n = 0; n < ARRAY_SIZE(entries); n++) {
 		const unsigned long *record = (void *)(fp - FRAME_RECORD);
-		bool inside = fp % 8 == 0 && fp >= u.low + FRAME_RECORD && fp <= u.high - 16 + FRAME_RECORD;
+		bool inside = fp % 8 == 0 && fp >= u.low + FRAME_RECORD &&
+			      fp <= u.high - 16 + FRAME_RECORD;
 
 		rare_walk(n, entries[n], inside ? record[1] : 0);
 		fp = inside ? record[0] : 0;
@@ -124,18 +141,21 @@ static notrace void walk_stack(void)
 	irq_restore(flags);
 }
 
-static notrace int walk_entry(struct ftrace_graph_ent *trace, struct fgraph_ops *gops, struct ftrace_regs *regs)
+static notrace int walk_entry(struct ftrace_graph_ent *trace, struct fgraph_ops *gops,
+			      struct ftrace_regs *regs)
 {
 	walk_stack();
 	return 1;
 }
 
-static notrace void walk_return(struct ftrace_graph_ret *trace, struct fgraph_ops *gops, struct ftrace_regs *regs)
+static notrace void walk_return(struct ftrace_graph_ret *trace, struct fgraph_ops *gops,
+				struct ftrace_regs *regs)
 {
 	walk_stack();
 }
 
-static notrace void walk_op(unsigned long ip, unsigned long parent_ip, struct ftrace_ops *op, struct ftrace_regs *regs)
+static notrace void walk_op(unsigned long ip, unsigned long parent_ip, struct ftrace_ops *op,
+			    struct ftrace_regs *regs)
 {
 	walk_stack();
 }
@@ -144,7 +164,8 @@ static notrace void walk_op(unsigned long ip, unsigned long parent_ip, struct ft
 static int handlers_walk(void)
 {
 	static struct ftrace_ops older = {.func = walk_op, .slot = -1};
-	int err = ftrace_set_filter(&older, "rare_outer", 10, true, false) ?: register_ftrace_function(&older);
+	int err = ftrace_set_filter(&older, "rare_outer", 10, true, false)
+			  ?: register_ftrace_function(&older);
 
 	err = err ?: begin(walk_entry, walk_return, "rare_outer");
 	if (!err)
@@ -158,24 +179,30 @@ static int handlers_walk(void)
 /* ---- 3. ---- */
 
 #if STAGE >= 6
-/* So that this file's debug information says how the structure is laid out: the grader takes it from no file that is handed in, or handed out as an object. */
+/*
+ * So that this file's debug information says how the structure is laid out: the grader takes it
+ * from no file that is handed in, or handed out as an object.
+ */
 const struct fgraph_single *const rare_single = &fgraph_single;
 
 static int requested;
 static void *reserved;
 
-__attribute__((noipa)) static notrace void rare_data(long requested, void *reserved, void *found, long size)
+__attribute__((noipa)) static notrace void rare_data(long requested, void *reserved, void *found,
+						     long size)
 {
 	barrier();
 }
 
-static notrace int keep(struct ftrace_graph_ent *trace, struct fgraph_ops *gops, struct ftrace_regs *regs)
+static notrace int keep(struct ftrace_graph_ent *trace, struct fgraph_ops *gops,
+			struct ftrace_regs *regs)
 {
 	reserved = fgraph_reserve_data(gops->idx, requested);
 	return 1;
 }
 
-static notrace void find(struct ftrace_graph_ret *trace, struct fgraph_ops *gops, struct ftrace_regs *regs)
+static notrace void find(struct ftrace_graph_ret *trace, struct fgraph_ops *gops,
+			 struct ftrace_regs *regs)
 {
 	int size = 0;
 	void *found = fgraph_retrieve_data(gops->idx, &size);
@@ -197,7 +224,8 @@ static int data_of_all_sizes(void)
 }
 
 /* @left: free bytes of the shadow stack. @counted: by how much this request increased `overrun`. */
-__attribute__((noipa)) static notrace void rare_room(long requested, unsigned long left, void *reserved, unsigned long counted)
+__attribute__((noipa)) static notrace void rare_room(long requested, unsigned long left,
+						     void *reserved, unsigned long counted)
 {
 	barrier();
 }
@@ -213,7 +241,8 @@ static notrace unsigned long reserve(struct fgraph_ops *gops, long requested)
 }
 
 /* Fill the shadow stack: request one word too many, then exactly the rest, then one more word. */
-static notrace int fill(struct ftrace_graph_ent *trace, struct fgraph_ops *gops, struct ftrace_regs *regs)
+static notrace int fill(struct ftrace_graph_ent *trace, struct fgraph_ops *gops,
+			struct ftrace_regs *regs)
 {
 	unsigned long left = reserve(gops, 128);
 
@@ -225,7 +254,8 @@ static notrace int fill(struct ftrace_graph_ent *trace, struct fgraph_ops *gops,
 	return 1;
 }
 
-static notrace void filled(struct ftrace_graph_ret *trace, struct fgraph_ops *gops, struct ftrace_regs *regs)
+static notrace void filled(struct ftrace_graph_ret *trace, struct fgraph_ops *gops,
+			   struct ftrace_regs *regs)
 {
 }
 
@@ -274,7 +304,10 @@ static int leaves(void *unused)
 	int err = unregister_ftrace_graph(&user);
 
 	if (!err) {
-		next = (struct fgraph_ops){.entryfunc = rare_entry, .retfunc = rare_return, .filter = &filter, .idx = -1};
+		next = (struct fgraph_ops){.entryfunc = rare_entry,
+					   .retfunc = rare_return,
+					   .filter = &filter,
+					   .idx = -1};
 		register_ftrace_graph(&next);
 	}
 	rare_left(err);
@@ -285,7 +318,8 @@ static int leaves(void *unused)
 static int leave_twice(void)
 {
 	thread_t other;
-	int err = begin(rare_entry, rare_return, "rare_shared") ?: thread_create_on(&other, cpu_count() - 1, leaves, NULL);
+	int err = begin(rare_entry, rare_return, "rare_shared")
+			  ?: thread_create_on(&other, cpu_count() - 1, leaves, NULL);
 
 	if (!err) {
 		leaves(NULL);
@@ -302,7 +336,8 @@ static int leave_twice(void)
 
 enum refused { WITHOUT_A_STUB, TWICE, AFTER_THE_END };
 
-__attribute__((noipa)) static notrace void rare_refused(enum refused what, long err, struct shadow_stack *mine)
+__attribute__((noipa)) static notrace void rare_refused(enum refused what, long err,
+							struct shadow_stack *mine)
 {
 	barrier();
 }
@@ -315,10 +350,12 @@ static int no_stub_left(void)
 
 	for (; count < ARRAY_SIZE(ops); count++) {
 		ops[count] = (struct ftrace_ops){.func = ftrace_stub, .slot = -1};
-		if (ftrace_set_filter(&ops[count], "rare_inner", 10, true, false) || register_ftrace_function(&ops[count]))
+		if (ftrace_set_filter(&ops[count], "rare_inner", 10, true, false) ||
+		    register_ftrace_function(&ops[count]))
 			break;
 	}
-	rare_refused(WITHOUT_A_STUB, begin(rare_entry, rare_return, "rare_outer"), shadow_of(current));
+	rare_refused(WITHOUT_A_STUB, begin(rare_entry, rare_return, "rare_outer"),
+		     shadow_of(current));
 	end();
 	while (count-- > 0) {
 		unregister_ftrace_function(&ops[count]);
@@ -341,9 +378,9 @@ static int registered_twice(void)
 
 /*
  * rare_a calls rare_b, and so on to rare_e. Then
- *	rare_e continues in rare_c, so rare_e and rare_d never return. rare_c returns to rare_home_c;
- *	rare_b calls rare_f, which returns to rare_home_f with an sp that belongs to no frame;
- *	rare_b continues in rare_a, so rare_b never returns. rare_a returns to rare_home_a.
+ *	rare_e continues in rare_c, so rare_e and rare_d never return. rare_c returns to
+ *	rare_home_c; rare_b calls rare_f, which returns to rare_home_f with an sp that belongs to no
+ *	frame; rare_b continues in rare_a, so rare_b never returns. rare_a returns to rare_home_a.
  * A return to any other place ends at rare_lost. The return values are 3, 6 and 1.
  */
 unsigned long rare_sp[3] __used; /* of rare_chain, rare_a and rare_c */
@@ -356,8 +393,11 @@ void rare_chain(void), rare_look(void);
 #define OFF "	addi sp, sp, -16\n"
 #define VALUE(n) "	li a0, " n "\n"
 #else
-#define KEEP(n) "	adrp x10, rare_sp\n	mov x9, sp\n	str x9, [x10, #:lo12:rare_sp + 8 * " n "]\n"
-#define BACK(n) "	adrp x10, rare_sp\n	ldr x9, [x10, #:lo12:rare_sp + 8 * " n "]\n	mov sp, x9\n"
+#define KEEP(n) \
+	"	adrp x10, rare_sp\n	mov x9, sp\n	str x9, [x10, #:lo12:rare_sp + 8 * " n "]\n"
+#define BACK(n) \
+	"	adrp x10, rare_sp\n	ldr x9, [x10, #:lo12:rare_sp + 8 * " n "]\n" \
+	"	mov sp, x9\n"
 #define OFF "	sub sp, sp, #16\n"
 #define VALUE(n) "	mov x0, #" n "\n"
 #endif
@@ -411,7 +451,8 @@ VALUE("6") OFF
 "	ret\n"
 END("rare_f"));
 
-__attribute__((noipa)) static notrace void rare_stack(struct shadow_frame *top, unsigned long *free, unsigned long depth)
+__attribute__((noipa)) static notrace void rare_stack(struct shadow_frame *top, unsigned long *free,
+						      unsigned long depth)
 {
 	barrier();
 }

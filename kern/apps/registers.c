@@ -32,8 +32,8 @@ __attribute__((noipa)) static notrace void registers_call(void)
 	: : : PATTERN_CLOBBERS);
 }
 
-CALLBACK static void
-registers_tracer(unsigned long ip, unsigned long parent_ip, struct ftrace_ops *op, struct ftrace_regs *regs)
+CALLBACK static void registers_tracer(unsigned long ip, unsigned long parent_ip,
+				      struct ftrace_ops *op, struct ftrace_regs *regs)
 {
 	OVERWRITE();
 }
@@ -70,7 +70,10 @@ __attribute__((noipa)) static notrace void registers_word(u32 insn)
 	__asm__ volatile("" : : "r"(insn));
 }
 
-/* Encodings that this kernel's call sites do not use: both ends of the reach, one word further, all offset bits, misaligned. */
+/*
+ * Encodings that this kernel's call sites do not use: both ends of the reach, one word further, all
+ * offset bits, misaligned.
+ */
 __attribute__((noipa)) static void registers_encoded(void)
 {
 	const long reach = INSN_REACH;
@@ -101,7 +104,9 @@ static int call_traced(void)
 	return err;
 }
 #else
-/* Interrupts are masked: only this one call reaches the tracer, so a wrong stub does little harm. */
+/*
+ * Interrupts are masked: only this one call reaches the tracer, so a wrong stub does little harm.
+ */
 static int call_traced(void)
 {
 	struct ftrace_ops *was = function_trace_op;

@@ -15,7 +15,8 @@ APP("", "make trampolines over any distance, for grading");
 /* Any address far from both ends of the address space: nothing is read or written there. */
 #define FROM 0x4000000000ul
 
-__attribute__((noipa)) static notrace void trampolines_seen(u64 first_words, u64 last_word, unsigned long target)
+__attribute__((noipa)) static notrace void trampolines_seen(u64 first_words, u64 last_word,
+							    unsigned long target)
 {
 	barrier();
 }
@@ -26,7 +27,8 @@ static void seen(const u32 word[TRAMPOLINE_WORDS], unsigned long target)
 }
 
 /* Where do these words lead? */
-__attribute__((noipa)) static void trampolines_followed(unsigned long ip, const u32 word[TRAMPOLINE_WORDS])
+__attribute__((noipa)) static void trampolines_followed(unsigned long ip,
+							const u32 word[TRAMPOLINE_WORDS])
 {
 	unsigned long target = 0;
 
@@ -47,7 +49,10 @@ __attribute__((noipa)) static void trampolines_made(unsigned long ip, long off)
 
 int main(int argc, char **argv)
 {
-	/* Beside a power of two a half of the distance overflows, a sign changes, or the reach ends. */
+	/*
+	 * Beside a power of two a half of the distance overflows, a sign changes, or the reach
+	 * ends.
+	 */
 	static const long beside[] = {-0x804, -0x800, -4, 0, 0x7fc, 0x800};
 	u32 word[TRAMPOLINE_WORDS] = {};
 

@@ -45,7 +45,10 @@ INLINE uint64_t next(uint64_t *random)
 	return mix(*random += GOLDEN);
 }
 
-/* Every call begins with this: count it in the budget and compute the value that determines its children. */
+/*
+ * Every call begins with this: count it in the budget and compute the value that determines its
+ * children.
+ */
 INLINE uint64_t enter(struct workload *w, unsigned number, uint64_t x)
 {
 	uint64_t v = mix(x + number * GOLDEN);
@@ -146,8 +149,9 @@ INLINE unsigned byte(uint64_t v, unsigned i)
 		return r; \
 	}
 
-NODE wl_fan_amber(ARGS), wl_fan_coral(ARGS), wl_fan_topaz(ARGS), wl_pair_pepper(ARGS), wl_ring_moon(ARGS), wl_ring_star(ARGS),
-	wl_pick_north(ARGS), wl_pick_east(ARGS), wl_pick_south(ARGS), wl_pick_west(ARGS);
+NODE wl_fan_amber(ARGS), wl_fan_coral(ARGS), wl_fan_topaz(ARGS), wl_pair_pepper(ARGS),
+	wl_ring_moon(ARGS), wl_ring_star(ARGS), wl_pick_north(ARGS), wl_pick_east(ARGS),
+	wl_pick_south(ARGS), wl_pick_west(ARGS);
 
 LEAF(1, wl_leaf_ash)
 LEAF(2, wl_leaf_birch)
@@ -192,7 +196,10 @@ NODE wl_wide_oak(ARGS, uint64_t d, uint64_t e, uint64_t f, uint64_t g, uint64_t 
 	return v + room + d + 2 * e + 3 * f + 4 * g + 5 * h;
 }
 
-/* The calls of every context, with any seed: depth, both recursions, a fan, a tail call, all arguments. */
+/*
+ * The calls of every context, with any seed: depth, both recursions, a fan, a tail call, all
+ * arguments.
+ */
 NODE wl_first(struct workload *w)
 {
 	uint64_t v = enter(w, 31, next(&w->random)), r = v;
@@ -240,7 +247,9 @@ __attribute__((noipa)) static void wl_end(uint64_t result)
 	__asm__ volatile("" : : "r"(result));
 }
 
-/* A barrier: all threads start together, so that the CPUs are inside the tracer at the same time. */
+/*
+ * A barrier: all threads start together, so that the CPUs are inside the tracer at the same time.
+ */
 static void wait_for_all(struct run *r)
 {
 	mutex_acquire(&r->lock);

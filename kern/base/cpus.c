@@ -48,7 +48,8 @@ void cpus_init(const void *fdt)
 		printk("%s: only the boot CPU (%lx) is used.\n", only_one, boot_hwid);
 		nr_cpus = 1;
 	} else if (found > NR_CPUS) {
-		printk("The device tree has %u CPUs: Callsite uses %u, the most that it supports.\n",
+		printk("The device tree has %u CPUs: Callsite uses %u, the most that it "
+		       "supports.\n",
 		       found, NR_CPUS);
 	}
 }

@@ -29,10 +29,12 @@ struct thread {
 	bool on_cpu;
 	bool queued;      /* on the run queue of its CPU */
 	bool interrupted; /* after Ctrl-C: sleeps, reads and loops end early, with -EINTR */
-	bool main_returned; /* other threads of its program run on: the shell no longer waits for it */
+	/* other threads of its program run on: the shell no longer waits for it */
+	bool main_returned;
 	bool end_is_due; /* sched.c: an interrupt found it interrupted */
 	u32 mutexes; /* that it holds */
-	bool *faulted; /* not NULL: a fault ends only this thread, and stores true there; panic_regs() */
+	/* not NULL: a fault ends only this thread, and stores true there; panic_regs() */
+	bool *faulted;
 	struct wait_queue *waits_in; /* from prepare_to_wait() to finish_wait() */
 	s8 pinned; /* CPU index, or -1 */
 	u8 cpu;    /* current or last CPU */
@@ -52,7 +54,8 @@ struct thread {
 	struct node *cwd;         /* inherited */
 	void *ftrace; /* the tracer's own per-thread data; thread hooks */
 	void *process; /* app.c: the application that it belongs to, or NULL. Inherited */
-	void (*end)(void); /* a program's thread: ends it when it is interrupted; does not return. Inherited */
+	/* a program's thread: ends it when it is interrupted; does not return. Inherited */
+	void (*end)(void);
 };
 #define STACK_END_MAGIC 0x57ac6e9d57ac6e9dul
 
@@ -77,13 +80,21 @@ static inline bool preemptible(void)
 
 struct cpu {
 	struct thread *running; /* first: `current`, which riscv64 reads through tp */
-	u64 recursion;          /* tracer: context bits of the running callbacks; accessed by this CPU alone, and an interrupt leaves it as it was */
+	/*
+	 * tracer: context bits of the running callbacks; accessed by this CPU alone, and an
+	 * interrupt leaves it as it was
+	 */
+	u64 recursion;
 	u64 context_bit;        /* 1 thread, 2 interrupt, 4 exception: set by trap entry and exit */
 	void *ftrace;           /* the tracer's own per-CPU data */
 	u32 index;
 	u32 resched;            /* 0 or CTX_NEED_RESCHED; set by any CPU, cleared by schedule() */
 	u64 hwid;               /* hartid, MPIDR affinity */
-	u32 claimed; /* set by the CPU when it starts, or by smp_init() when it stops waiting: the first one decides */
+	/*
+	 * set by the CPU when it starts, or by smp_init() when it stops waiting: the first one
+	 * decides
+	 */
+	u32 claimed;
 	bool online;
 	struct thread *idle;
 	struct thread *runqueue;     /* under rq_lock, which is held across __switch_to() */
@@ -119,6 +130,7 @@ static inline struct cpu *cpu_of(unsigned index)
  * NR_CPUS is said, too.
  */
 void cpus_init(const void *fdt);
-unsigned long other_cpus(void); /* all online CPUs except the running one, bits: index; preemption off */
+/* all online CPUs except the running one, bits: index; preemption off */
+unsigned long other_cpus(void);
 
 #endif

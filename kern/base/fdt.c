@@ -47,7 +47,10 @@ static bool inside(const void *fdt, u32 offset, u32 size, size_t align)
 	return offset % align == 0 && offset <= fdt_size(fdt) && size <= fdt_size(fdt) - offset;
 }
 
-/* The structure block, of which a boot reads some thousand tokens: the header is read once for each node. */
+/*
+ * The structure block, of which a boot reads some thousand tokens: the header is read once for each
+ * node.
+ */
 struct block {
 	const char *at;
 	int size;
@@ -55,7 +58,8 @@ struct block {
 
 static struct block structure(const void *fdt)
 {
-	return (struct block){(const char *)fdt + header(fdt, OFF_STRUCT), header(fdt, SIZE_STRUCT)};
+	return (struct block){(const char *)fdt + header(fdt, OFF_STRUCT),
+			      header(fdt, SIZE_STRUCT)};
 }
 
 /* *tag: the token at @off. Return: the next token's offset. */
@@ -67,7 +71,8 @@ static inline int token(struct block block, int off, u32 *tag)
 		return -EINVAL;
 	*tag = *(const u32 *)(block.at + off);
 	if (*tag == FDT_PROP) {
-		if (block.size - next < 8 || fdt_be32(block.at + next) > (u32)(block.size - next - 8))
+		if (block.size - next < 8 ||
+		    fdt_be32(block.at + next) > (u32)(block.size - next - 8))
 			return -EINVAL;
 		next += 8 + fdt_be32(block.at + next);
 	} else if (*tag == FDT_BEGIN_NODE) {
@@ -225,7 +230,8 @@ const void *fdt_prop(const void *fdt, int node, const char *name, int *len)
 		if (next < 0 || (tag != FDT_PROP && tag != FDT_NOP))
 			break;
 		at = tag == FDT_PROP ? fdt_be32(block.at + off + 8) : ~0u;
-		if (at < strings_size && size <= strings_size - at && !memcmp(strings + at, name, size)) {
+		if (at < strings_size && size <= strings_size - at &&
+		    !memcmp(strings + at, name, size)) {
 			if (len)
 				*len = fdt_be32(block.at + off + 4);
 			return block.at + off + 12;
@@ -301,7 +307,8 @@ int fdt_find_device(const void *fdt, const char *const *names)
 
 	while (names[best])
 		best++;
-	for (int n = fdt_next_node(fdt, -1, NULL); n >= 0 && best; n = fdt_next_node(fdt, n, NULL)) {
+	for (int n = fdt_next_node(fdt, -1, NULL); n >= 0 && best;
+	     n = fdt_next_node(fdt, n, NULL)) {
 		int i = 0, len = 0;
 		const char *p = fdt_prop(fdt, n, "compatible", &len);
 
@@ -332,7 +339,10 @@ static u64 cells(const u8 *p, int count)
 	return count == 2 ? (u64)fdt_be32(p) << 32 | fdt_be32(p + 4) : count ? fdt_be32(p) : 0;
 }
 
-/* The numbers of cells in the reg of @node's children; only up to two cells (64 bits) are supported. */
+/*
+ * The numbers of cells in the reg of @node's children; only up to two cells (64 bits) are
+ * supported.
+ */
 static int cell_counts(const void *fdt, int node, u32 *address, u32 *size)
 {
 	*address = 2;
@@ -431,7 +441,8 @@ static bool runs_this_kernel(const void *fdt, int node)
 		return false;
 	if (mmu)
 		return strcmp(mmu, "riscv,none") != 0;
-	return !fdt_prop(fdt, node, "riscv,isa", NULL) && !fdt_prop(fdt, node, "riscv,isa-base", NULL);
+	return !fdt_prop(fdt, node, "riscv,isa", NULL) &&
+	       !fdt_prop(fdt, node, "riscv,isa-base", NULL);
 }
 
 int fdt_next_cpu(const void *fdt, int node, u64 *hwid)

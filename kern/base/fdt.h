@@ -19,13 +19,20 @@ int fdt_path(const void *fdt, const char *path);          /* also "alias" or "al
 const char *fdt_name(const void *fdt, int node);
 const void *fdt_prop(const void *fdt, int node, const char *name, int *len); /* NULL if none */
 int fdt_u32(const void *fdt, int node, const char *name, u32 *value);
-const char *fdt_string(const void *fdt, int node, const char *name); /* NULL unless NUL-terminated */
+/* NULL unless NUL-terminated */
+const char *fdt_string(const void *fdt, int node, const char *name);
 bool fdt_compatible(const void *fdt, int node, const char *compatible);
 bool fdt_available(const void *fdt, int node); /* status absent, "okay" or "ok" */
-int fdt_find_compatible(const void *fdt, int after, const char *compatible); /* after: -1 to start */
-/* The first available node that is compatible with one of @names (ends with NULL); earlier names are preferred. */
+/* after: -1 to start */
+int fdt_find_compatible(const void *fdt, int after, const char *compatible);
+/*
+ * The first available node that is compatible with one of @names (ends with NULL); earlier names
+ * are preferred.
+ */
 int fdt_find_device(const void *fdt, const char *const *names);
-/* The index-th interrupt of @node: its cells, at most 3. Return: the controller's node or -errno. */
+/*
+ * The index-th interrupt of @node: its cells, at most 3. Return: the controller's node or -errno.
+ */
 int fdt_interrupt(const void *fdt, int node, int index, u32 cell[3]);
 /*
  * The next node after @node (-1 to start) of a CPU that can run this kernel, and the

@@ -33,8 +33,8 @@ static notrace const struct ksym_table *table_of(unsigned long addr)
 }
 
 /* Number @i's end is the next symbol's start; the last one's is the end of text. */
-static notrace const char *lookup_in(const struct ksym_table *t, unsigned long addr, unsigned long *offset,
-				     unsigned long *size)
+static notrace const char *lookup_in(const struct ksym_table *t, unsigned long addr,
+				     unsigned long *offset, unsigned long *size)
 {
 	u32 low = 0, high = t->count;
 
@@ -55,7 +55,8 @@ static notrace const char *lookup_in(const struct ksym_table *t, unsigned long a
 	return t->symbol[low].name;
 }
 
-static notrace const char *lookup_later(unsigned long addr, unsigned long *offset, unsigned long *size)
+static notrace const char *lookup_later(unsigned long addr, unsigned long *offset,
+					unsigned long *size)
 {
 	unsigned long flags = irq_save();
 	const struct ksym_table *t = table_of(addr);

@@ -9,7 +9,9 @@
 
 #include "types.h"
 
-/* Name of the function that contains @addr, its offset and size (NULL: not wanted); NULL if none. */
+/*
+ * Name of the function that contains @addr, its offset and size (NULL: not wanted); NULL if none.
+ */
 const char *ksym_lookup(unsigned long addr, unsigned long *offset, unsigned long *size);
 
 /*
@@ -23,7 +25,8 @@ const char *ksym_lookup(unsigned long addr, unsigned long *offset, unsigned long
  */
 struct ksym_table {
 	unsigned long start, end;      /* of the text; above the kernel's image */
-	unsigned long tracer, tracer_end; /* the tracer's text in it, for in_tracer(); both 0: none */
+	/* the tracer's text in it, for in_tracer(); both 0: none */
+	unsigned long tracer, tracer_end;
 	const char *module;	       /* its name, from ksym_name() */
 	bool going;		       /* its module is MODULE_GOING */
 	bool gone;		       /* the text was removed: in_text() is false there */
@@ -34,12 +37,16 @@ struct ksym_table {
 		const char *name; /* from ksym_name() */
 	} symbol[];		  /* sorted by address */
 };
-extern struct ksym_table *ksym_tables; /* the latest first; changed by loader/ksym_tables.c, module_lock held */
+/* the latest first; changed by loader/ksym_tables.c, module_lock held */
+extern struct ksym_table *ksym_tables;
 
 /* The name of the module that contains or contained @addr; NULL: none. Any context. */
 const char *ksym_module(unsigned long addr);
 
-/* Function number @n of the kernel and then of each module: false after the last. Context: thread, module_lock held. */
+/*
+ * Function number @n of the kernel and then of each module: false after the last. Context: thread,
+ * module_lock held.
+ */
 bool ksym_number(u64 n, unsigned long *addr, const char **name, const char **module);
 /*
  * The next function of the kernel and then of each module, from {} on: false after the last.

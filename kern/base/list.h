@@ -6,7 +6,8 @@ struct list_node {
 	struct list_node *next, **link; /* link: the pointer that points to this entry */
 };
 
-static inline __attribute__((always_inline)) void list_add(struct list_node **list, struct list_node *n)
+static inline __attribute__((always_inline)) void list_add(struct list_node **list,
+							   struct list_node *n)
 {
 	n->next = *list;
 	n->link = list;

@@ -53,10 +53,12 @@ static void parse_one(const char *arg, bool early)
 	const char *equals = strchr(arg, '=');
 
 	TABLE_FOR_EACH(const struct param, param, p) {
-		int err = p->early == early && has_name(p, arg) ? p->set(equals ? equals + 1 : "") : 0;
+		int err = p->early == early && has_name(p, arg) ? p->set(equals ? equals + 1 : "")
+								: 0;
 
 		if (err)
-			printk("boot argument '%s' is refused (%s), ignored\n", arg, errno_name(-err));
+			printk("boot argument '%s' is refused (%s), ignored\n", arg,
+			       errno_name(-err));
 	}
 }
 

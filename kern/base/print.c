@@ -106,7 +106,8 @@ static void put_symbol(struct out *o, const struct spec *s, unsigned long addr, 
 {
 	char text[192];
 	unsigned long offset, size, back = kind == 'B';
-	const char *name = ksym_lookup(addr - back, &offset, &size), *module = ksym_module(addr - back);
+	const char *name = ksym_lookup(addr - back, &offset, &size),
+		   *module = ksym_module(addr - back);
 	int n;
 
 	if (!name)

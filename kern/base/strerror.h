@@ -1,4 +1,7 @@
-/* The text of an error number ("No such file or directory") and its name ("ENOENT"), as on Linux. @err is positive. */
+/*
+ * The text of an error number ("No such file or directory") and its name ("ENOENT"), as on Linux.
+ * @err is positive.
+ */
 #ifndef BASE_STRERROR_H
 #define BASE_STRERROR_H
 

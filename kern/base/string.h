@@ -16,11 +16,17 @@ int strncmp(const char *a, const char *b, size_t n);
 char *strchr(const char *s, int c);
 /* Copies at most size-1 bytes and ends with NUL; returns strlen(s). */
 size_t strlcpy(char *d, const char *s, size_t size);
-/* The whole string as a number; base 0: by its prefix. A trailing newline is allowed. Return: 0, -EINVAL, -ERANGE. */
+/*
+ * The whole string as a number; base 0: by its prefix. A trailing newline is allowed. Return: 0,
+ * -EINVAL, -ERANGE.
+ */
 int kstrtou64(const char *s, int base, u64 *value);
 int kstrtos64(const char *s, int base, s64 *value); /* with a sign */
 
-/* GCC calls these for __builtin_clzl() and __builtin_ctzl() where the instruction set has no such instruction (riscv64); not for 0. */
+/*
+ * GCC calls these for __builtin_clzl() and __builtin_ctzl() where the instruction set has no such
+ * instruction (riscv64); not for 0.
+ */
 int __clzdi2(u64 v);
 int __ctzdi2(u64 v);
 

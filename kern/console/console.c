@@ -32,7 +32,8 @@ static struct spinlock input_lock;
 static struct wait_queue readers;
 static struct thread *foreground, *watcher; /* under input_lock */
 static bool polled = true; /* received bytes raise no interrupt */
-static bool more;          /* the last interrupt left bytes in the UART, which may raise no other interrupt */
+/* the last interrupt left bytes in the UART, which may raise no other interrupt */
+static bool more;
 
 static bool ends_line(int c)
 {
@@ -60,7 +61,10 @@ static void put_byte(int c)
 	}
 }
 
-/* Free the places before @out. A lost end of a line gets one of them: it came after all that the ring holds. */
+/*
+ * Free the places before @out. A lost end of a line gets one of them: it came after all that the
+ * ring holds.
+ */
 static void take_until(u32 out)
 {
 	ring_out = out;
@@ -68,7 +72,10 @@ static void take_until(u32 out)
 		end_lost = !put_if_fits('\n' | INPUT_LOST, RING_SIZE);
 }
 
-/* Ctrl-C also discards the bytes typed before it. While output is kept (framed.c) Ctrl-C is an ordinary byte, into which the serial line may have changed another one. */
+/*
+ * Ctrl-C also discards the bytes typed before it. While output is kept (framed.c) Ctrl-C is an
+ * ordinary byte, into which the serial line may have changed another one.
+ */
 static void receive_byte(int c)
 {
 	if ((u8)c != CTRL_C || !foreground || console_is_kept()) {
@@ -131,9 +138,12 @@ void console_report_loss(void)
 	overruns = 0;
 	spin_unlock_irqrestore(&input_lock, flags);
 	if (n)
-		printk("\n%lu bytes of input were lost: they came faster than they were read.\n", n);
+		printk("\n%lu bytes of input were lost: they came faster than they were read.\n",
+		       n);
 	if (times)
-		printk("\nThe UART overran %lu times: it lost bytes of input before they were read.\n", times);
+		printk("\nThe UART overran %lu times: it lost bytes of input before they were "
+		       "read.\n",
+		       times);
 }
 
 static bool input_waits(void)
@@ -163,7 +173,8 @@ int console_getchar(void)
 {
 	int c = take_byte();
 
-	if (c < 0 && READ_ONCE(overruns)) /* the end of the line may be lost: no report would come at its end */
+	/* the end of the line may be lost: no report would come at its end */
+	if (c < 0 && READ_ONCE(overruns))
 		console_report_loss();
 	while (c < 0 && !interrupted()) {
 		if (polled)

@@ -16,12 +16,13 @@ void uart_init(const void *fdt); /* /chosen/stdout-path, else the first known UA
 void console_init(void);         /* receive interrupt; needs threads */
 
 /*
- * Sleep until a byte arrives. With INPUT_LOST: bytes were lost before it or, in the UART, near it. A line
- * that has such a byte is not whole. Return: the byte, or -1: interrupted.
+ * Sleep until a byte arrives. With INPUT_LOST: bytes were lost before it or, in the UART, near it.
+ * A line that has such a byte is not whole. Return: the byte, or -1: interrupted.
  */
 int console_getchar(void);
 #define INPUT_LOST 0x100
-void console_report_loss(void); /* print how much input was lost since the last report, if any was */
+/* print how much input was lost since the last report, if any was */
+void console_report_loss(void);
 
 /*
  * Ctrl-C calls thread_interrupt() for @t, and from the second Ctrl-C on for

@@ -16,7 +16,8 @@ struct uart_type {
 	bool (*ready)(void); /* `room` bytes can be sent */
 	void (*send)(u8 c);
 	int (*receive)(void); /* as uart_receive() */
-	u32 (*enable)(void); /* enables input, and the FIFOs unless that would discard input; returns the new `room` */
+	/* enables input, and the FIFOs unless that would discard input; returns the new `room` */
+	u32 (*enable)(void);
 	void (*acknowledge)(void); /* NULL: not needed */
 };
 
@@ -50,7 +51,8 @@ enum { NS_DATA, NS_IER, NS_IIR, NS_LCR, NS_MCR, NS_LSR, NS_FCR = 2, NS_USR = 31 
 #define NS_LSR_READY 0x01
 #define NS_LSR_OVERRUN 0x02 /* a read of the register clears it */
 #define NS_LSR_EMPTY 0x20
-#define NS_FCR_FIFO 0x01 /* on; interrupt at one byte, so that no time-out is needed for the last ones */
+/* on; interrupt at one byte, so that no time-out is needed for the last ones */
+#define NS_FCR_FIFO 0x01
 #define NS_MCR_LINES 0x0b /* DTR, RTS, OUT2 (enables the interrupt line) */
 #define NS_IER_RECEIVE 0x05 /* data, overrun */
 #define NS_IIR_BUSY 0x07
@@ -58,7 +60,10 @@ enum { NS_DATA, NS_IER, NS_IIR, NS_LCR, NS_MCR, NS_LSR, NS_FCR = 2, NS_USR = 31 
 #define NS_IIR_FIFO 0xc0 /* both bits set: the FIFOs exist and are usable */
 #define NS_FIFO_SIZE 16
 
-/* The sender's reads of LSR clear the overrun bit, too: it is kept for the next byte that is received. */
+/*
+ * The sender's reads of LSR clear the overrun bit, too: it is kept for the next byte that is
+ * received.
+ */
 static u32 ns_overran;
 static notrace u32 ns_status(void)
 {
@@ -116,13 +121,22 @@ static u32 mini_enable(void)
 }
 
 /* ARM DDI 0183 (PL011); offsets in bytes, so the shift is 0. */
-enum { PL_DATA = 0, PL_FLAGS = 0x18, PL_LINE = 0x2c, PL_CONTROL = 0x30, PL_MASK = 0x38, PL_CLEAR = 0x44 };
+enum {
+	PL_DATA = 0,
+	PL_FLAGS = 0x18,
+	PL_LINE = 0x2c,
+	PL_CONTROL = 0x30,
+	PL_MASK = 0x38,
+	PL_CLEAR = 0x44
+};
 #define PL_DATA_OVERRUN (1 << 11) /* bytes were lost: those after the ones in the FIFO */
 #define PL_FLAGS_BUSY (1 << 3)
 #define PL_FLAGS_EMPTY (1 << 4)
 #define PL_FLAGS_SENT (1 << 7)
-#define PL_RECEIVE (1 << 4 | 1 << 6) /* FIFO reached its level; or data waited for the time of 32 bits */
-#define PL_LINE_FIFO (3 << 5 | 1 << 4) /* eight bits, FIFOs on: without FIFOs there is room for one byte */
+/* FIFO reached its level; or data waited for the time of 32 bits */
+#define PL_RECEIVE (1 << 4 | 1 << 6)
+/* eight bits, FIFOs on: without FIFOs there is room for one byte */
+#define PL_LINE_FIFO (3 << 5 | 1 << 4)
 #define PL_CONTROL_ON 0x301
 #define PL_FIFO_SIZE 16 /* or 32 */
 
@@ -143,7 +157,10 @@ static notrace int pl_receive(void)
 	data = reg_read(PL_DATA);
 	return (data & 0xff) | (data & PL_DATA_OVERRUN ? UART_OVERRUN : 0);
 }
-/* PL_LINE may change only while the UART is off, and after the last byte was sent. A change discards what was received; while it is off nothing is. */
+/*
+ * PL_LINE may change only while the UART is off, and after the last byte was sent. A change
+ * discards what was received; while it is off nothing is.
+ */
 static u32 pl_enable(void)
 {
 	u32 control = reg_read(PL_CONTROL) | PL_CONTROL_ON;
@@ -164,7 +181,10 @@ static void pl_acknowledge(void)
 	reg_write(PL_RECEIVE, PL_CLEAR);
 }
 
-/* SBSA's generic UART (Arm BSA, DEN0094): a PL011 without PL_LINE and PL_CONTROL; its FIFOs are always on. */
+/*
+ * SBSA's generic UART (Arm BSA, DEN0094): a PL011 without PL_LINE and PL_CONTROL; its FIFOs are
+ * always on.
+ */
 static u32 sbsa_enable(void)
 {
 	reg_write(PL_RECEIVE, PL_MASK);
@@ -234,7 +254,10 @@ static int known_as(const void *fdt, int node)
 	return -ENOENT;
 }
 
-/* Of the UARTs in the device tree take the type that comes first in known[], and of these the first one. */
+/*
+ * Of the UARTs in the device tree take the type that comes first in known[], and of these the first
+ * one.
+ */
 static int any_uart(const void *fdt)
 {
 	const char *names[ARRAY_SIZE(known) + 1] = {NULL};
@@ -249,7 +272,8 @@ static bool ns_layout(const void *fdt, int node)
 {
 	fdt_u32(fdt, node, "reg-io-width", &uart.width);
 	fdt_u32(fdt, node, "reg-shift", &uart.shift);
-	return uart.shift <= 3 && (uart.width == 1 || uart.width == 4) && uart.width <= 1u << uart.shift;
+	return uart.shift <= 3 && (uart.width == 1 || uart.width == 4) &&
+	       uart.width <= 1u << uart.shift;
 }
 
 static bool open_node(const void *fdt, int node)
@@ -270,7 +294,10 @@ static bool open_node(const void *fdt, int node)
 	return true;
 }
 
-/* Try in this order: stdout-path, else serial0; any known UART; the firmware's console (this also without a device tree: NULL). */
+/*
+ * Try in this order: stdout-path, else serial0; any known UART; the firmware's console (this also
+ * without a device tree: NULL).
+ */
 void uart_init(const void *fdt)
 {
 	const char *path = fdt ? fdt_string(fdt, fdt_path(fdt, "/chosen"), "stdout-path") : NULL;
@@ -299,7 +326,10 @@ notrace bool uart_present(void)
 	return uart.type;
 }
 
-/* Send one byte. @room: bytes that the transmitter accepts without a poll. Return: the same after this byte. */
+/*
+ * Send one byte. @room: bytes that the transmitter accepts without a poll. Return: the same after
+ * this byte.
+ */
 static notrace u32 send(u8 c, u32 room)
 {
 	if (!room) {

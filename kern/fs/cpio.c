@@ -101,8 +101,8 @@ int cpio_unpack(const void *archive, size_t size)
 		const char *wrong = read_entry(archive, size, &pos, &e);
 
 		if (wrong) {
-			printk("initrd: %s, at byte %zu of %zu; the files before it are kept\n", wrong,
-			       at, size);
+			printk("initrd: %s, at byte %zu of %zu; the files before it are kept\n",
+			       wrong, at, size);
 			return -EINVAL;
 		}
 		if (strcmp(e.name, "TRAILER!!!") == 0)

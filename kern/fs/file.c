@@ -55,7 +55,10 @@ static bool is_last(const char *rest)
 	return !*rest;
 }
 
-/* The result of a path walk: the node, or, if only the last name is missing, its directory and that name. */
+/*
+ * The result of a path walk: the node, or, if only the last name is missing, its directory and that
+ * name.
+ */
 struct place {
 	struct node *node, *dir; /* NULL: not found */
 	const char *name;
@@ -246,7 +249,9 @@ struct node *file_make(const char *path, u16 mode, const struct file_ops *ops, v
 
 typedef int (*special_t)(struct node *dir, const char *name);
 
-/* The directory's own mkdir or rmdir, to be called by call_special(); it counts as open until then. */
+/*
+ * The directory's own mkdir or rmdir, to be called by call_special(); it counts as open until then.
+ */
 static int prepare_special(struct node *dir, special_t fn, special_t *special)
 {
 	if (is_going(dir))
@@ -385,7 +390,10 @@ int file_unmake(struct node *n)
 	return err;
 }
 
-/* The node after @n, of all below the root: its first child, else the next one beside it or beside what it is in. */
+/*
+ * The node after @n, of all below the root: its first child, else the next one beside it or beside
+ * what it is in.
+ */
 static struct node *next_node(struct node *n)
 {
 	if (n->child)
@@ -615,7 +623,8 @@ static int find_or_make(struct node *cwd, const char *path, int flags, struct no
 	int err = walk(cwd, path, &at);
 
 	*n = at.node;
-	if (at.dir && flags & O_CREAT && !makes_its_own(at.dir)) /* create_special() has made the file there, but it was removed since */
+	/* create_special() has made the file there, but it was removed since */
+	if (at.dir && flags & O_CREAT && !makes_its_own(at.dir))
 		err = at.name[at.len] == '/' ? -EISDIR : make_last(&at, 0644, n);
 	if (!err && is_dir(*n) && flags & (O_ACCMODE | O_TRUNC))
 		err = -EISDIR;

@@ -45,7 +45,10 @@ struct file_ops {
 	ssize_t (*read)(struct file *f, char *buf, size_t n, u64 *pos);
 	ssize_t (*write)(struct file *f, const char *buf, size_t n, u64 *pos);
 	int (*release)(struct file *f); /* close() returns its errno */
-	/* Of a directory: called when a file or a directory is made in it, and when either is removed. */
+	/*
+	 * Of a directory: called when a file or a directory is made in it, and when either is
+	 * removed.
+	 */
 	int (*create)(struct node *dir, const char *name);
 	int (*mkdir)(struct node *dir, const char *name);
 	int (*rmdir)(struct node *dir, const char *name);
@@ -68,7 +71,10 @@ struct file {
 	int flags;
 	u64 pos;
 	void *private;
-	u32 more; /* references beyond the first; file_close() drops one, and releases the file with the last */
+	/*
+	 * references beyond the first; file_close() drops one, and releases the file with the last
+	 */
+	u32 more;
 };
 
 /* Each returns an errno negated on failure. Paths: absolute, or relative to @cwd. */
@@ -82,7 +88,9 @@ struct node *file_lookup(struct node *cwd, const char *path);
 struct node *file_root(void);
 void file_path(struct node *n, char *buf, size_t size);
 
-/* Make /a/b/c with its parents; special when @ops is not NULL. NULL: no memory, or the name exists. */
+/*
+ * Make /a/b/c with its parents; special when @ops is not NULL. NULL: no memory, or the name exists.
+ */
 struct node *file_make(const char *path, u16 mode, const struct file_ops *ops, void *data);
 /* The same, with a path relative to @dir. */
 struct node *file_make_at(struct node *dir, const char *path, u16 mode, const struct file_ops *ops,
@@ -91,8 +99,9 @@ int file_remove(struct node *cwd, const char *path); /* a file, or an empty dire
 int file_mkdir(struct node *cwd, const char *path);
 int file_stat(struct node *cwd, const char *path, struct node *copy);
 /*
- * Remove a file that file_make() made, special or not. Its directories stay. -EBUSY: it is open or a thread's cwd;
- * -ENOTEMPTY: a directory with names in it. Code that looked the node up before must not use it any more.
+ * Remove a file that file_make() made, special or not. Its directories stay. -EBUSY: it is open or
+ * a thread's cwd; -ENOTEMPTY: a directory with names in it. Code that looked the node up before
+ * must not use it any more.
  */
 int file_unmake(struct node *n);
 /*
@@ -125,10 +134,16 @@ struct node *file_tree_new(const char *name, u16 mode); /* NULL: no memory */
 int file_attach(struct node *dir, struct node *tree);
 int file_detach(struct node *dir, const char *name, struct node **tree);
 void file_tree_free(struct node *tree);
-/* Copy the open directory's next entry, in the order of names. Return: 1; 0 after the last; -ENOTDIR. */
+/*
+ * Copy the open directory's next entry, in the order of names. Return: 1; 0 after the last;
+ * -ENOTDIR.
+ */
 int file_entry(struct file *dir, struct node *copy, char *name, size_t size);
 
-/* Unpack a cpio newc archive into the tree. Errors are printed; complete files before an error are kept. */
+/*
+ * Unpack a cpio newc archive into the tree. Errors are printed; complete files before an error are
+ * kept.
+ */
 int cpio_unpack(const void *archive, size_t size);
 
 /*

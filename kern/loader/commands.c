@@ -62,7 +62,10 @@ static ssize_t read_all(const char *path, void **data)
 	ssize_t n;
 	int err = file_stat(shell_cwd(), path, &copy);
 
-	err = err ?: (copy.mode & S_DIR) ? -EISDIR : copy.size > FILE_MAX ? -EFBIG : file_open(shell_cwd(), path, O_RDONLY, &f);
+	err = err
+		      ?: (copy.mode & S_DIR) ? -EISDIR
+		 : copy.size > FILE_MAX	     ? -EFBIG
+					     : file_open(shell_cwd(), path, O_RDONLY, &f);
 	if (err)
 		return err;
 	*data = kmalloc(copy.size + 1);
@@ -105,7 +108,8 @@ static int insmod_main(int argc, char **argv)
 	kfree(data);
 	return err ? complain("insmod", size < 0 ? path : name, -err) : 0;
 }
-SHELL_COMMAND("insmod", insmod_main, "module [at=..] ..", "load a module; at=near|far|ADDRESS; other words are its parameters");
+SHELL_COMMAND("insmod", insmod_main, "module [at=..] ..",
+	      "load a module; at=near|far|ADDRESS; other words are its parameters");
 
 static int rmmod_main(int argc, char **argv)
 {
@@ -130,7 +134,9 @@ static bool uses(const struct module *m, const struct module *other)
 	return false;
 }
 
-/* The names of the modules that use @m, each with @end after it; the last comma stays, as on Linux. */
+/*
+ * The names of the modules that use @m, each with @end after it; the last comma stays, as on Linux.
+ */
 static void show_users(struct seq *s, const struct module *m)
 {
 	for (const struct module *other = modules; other; other = other->next)
@@ -168,7 +174,8 @@ static int modules_open(struct file *f)
 {
 	return seq_open(f, show_module, NULL);
 }
-static const struct file_ops modules_ops = {.open = modules_open, .read = seq_read, .release = seq_release};
+static const struct file_ops modules_ops = {
+	.open = modules_open, .read = seq_read, .release = seq_release};
 
 /*
  * A row of lsmod; one more character, a blank or a comma, is at its end. A module that is not live
@@ -190,7 +197,9 @@ static int show_row(struct seq *s, u64 item)
 	return !m;
 }
 
-/* Each row is written without module_lock: the output may be a special file whose write takes it. */
+/*
+ * Each row is written without module_lock: the output may be a special file whose write takes it.
+ */
 static int lsmod_main(int argc, char **argv)
 {
 	struct seq row = {0};
@@ -224,10 +233,14 @@ static int kallsyms_open(struct file *f)
 {
 	return seq_open(f, show_symbol, NULL);
 }
-static const struct file_ops kallsyms_ops = {.open = kallsyms_open, .read = seq_read, .release = seq_release};
+static const struct file_ops kallsyms_ops = {
+	.open = kallsyms_open, .read = seq_read, .release = seq_release};
 
 static int proc_init(void)
 {
-	return file_make("/proc/modules", 0444, &modules_ops, NULL) && file_make("/proc/kallsyms", 0444, &kallsyms_ops, NULL) ? 0 : -ENOMEM;
+	return file_make("/proc/modules", 0444, &modules_ops, NULL) &&
+			       file_make("/proc/kallsyms", 0444, &kallsyms_ops, NULL)
+		       ? 0
+		       : -ENOMEM;
 }
 INITCALL(proc_init);

@@ -53,23 +53,30 @@ static bool in_file(const struct module_elf *elf, u64 offset, u64 size)
 
 static int check_header(struct module_elf *elf)
 {
-	static const u8 ident[] = {0x7f, 'E', 'L', 'F', 2, 1, 1}; /* 64 bits, little endian, version 1 */
+	/* 64 bits, little endian, version 1 */
+	static const u8 ident[] = {0x7f, 'E', 'L', 'F', 2, 1, 1};
 	const struct elf_header *h = (const void *)elf->file;
 
 	if (elf->file_size > MODULE_MAX)
-		return REFUSE("the file has %zu bytes; at most %lu are allowed", elf->file_size, MODULE_MAX);
+		return REFUSE("the file has %zu bytes; at most %lu are allowed", elf->file_size,
+			      MODULE_MAX);
 	if (elf->file_size < sizeof(*h))
-		return REFUSE("the file is cut short: it has %zu bytes, an ELF header has 64", elf->file_size);
+		return REFUSE("the file is cut short: it has %zu bytes, an ELF header has 64",
+			      elf->file_size);
 	if ((unsigned long)elf->file % 8)
 		return REFUSE("the file is not at an 8-byte aligned address");
 	if (memcmp(h->ident, ident, sizeof(ident)) || h->version != 1)
 		return REFUSE("the file is not a 64-bit little-endian ELF file");
 	if (h->type != 1)
-		return REFUSE("the file is not a relocatable object (its type is %u, not 1)", h->type);
+		return REFUSE("the file is not a relocatable object (its type is %u, not 1)",
+			      h->type);
 	if (h->machine != ELF_MACHINE)
-		return REFUSE("the file is for machine %u; this kernel's is %u", h->machine, ELF_MACHINE);
+		return REFUSE("the file is for machine %u; this kernel's is %u", h->machine,
+			      ELF_MACHINE);
 	if (h->flags)
-		return REFUSE("the file's flags are 0x%x, not 0: it uses other instructions or another ABI", h->flags);
+		return REFUSE("the file's flags are 0x%x, not 0: it uses other instructions or "
+			      "another ABI",
+			      h->flags);
 	return 0;
 }
 
@@ -79,10 +86,12 @@ static int check_section_table(struct module_elf *elf)
 	const struct elf_section *names;
 
 	if (h->shentsize != sizeof(struct elf_section) || h->shoff % 8)
-		return REFUSE("the section table at 0x%llx has entries of %u bytes; 64, 8-byte aligned, are needed",
+		return REFUSE("the section table at 0x%llx has entries of %u bytes; 64, 8-byte "
+			      "aligned, are needed",
 			      (unsigned long long)h->shoff, h->shentsize);
 	if (!h->shnum || h->shnum > MODULE_SECTIONS_MAX)
-		return REFUSE("the file has %u sections; 1 to %u are allowed", h->shnum, MODULE_SECTIONS_MAX);
+		return REFUSE("the file has %u sections; 1 to %u are allowed", h->shnum,
+			      MODULE_SECTIONS_MAX);
 	if (!in_file(elf, h->shoff, h->shnum * sizeof(struct elf_section)))
 		return REFUSE("the file is cut short: the section table at 0x%llx ends after it",
 			      (unsigned long long)h->shoff);
@@ -93,8 +102,8 @@ static int check_section_table(struct module_elf *elf)
 	if (h->shstrndx >= h->shnum)
 		return REFUSE("the section of section names, %u, does not exist", h->shstrndx);
 	names = &elf->sections[h->shstrndx];
-	if (names->type != SHT_STRTAB || !names->size || !in_file(elf, names->offset, names->size) ||
-	    elf->file[names->offset + names->size - 1])
+	if (names->type != SHT_STRTAB || !names->size ||
+	    !in_file(elf, names->offset, names->size) || elf->file[names->offset + names->size - 1])
 		return REFUSE("the table of section names is not a string table inside the file");
 	for (u32 i = 0; i < h->shnum; i++)
 		if (elf->sections[i].name >= names->size)
@@ -108,7 +117,8 @@ static int allocate(struct module_elf *elf)
 	elf->place = kmalloc(elf->section_count * sizeof(*elf->place));
 	elf->region = kmalloc(elf->section_count);
 	if (!elf->place || !elf->region)
-		return module_elf_refuse(elf, -ENOMEM, "no memory for %u sections", elf->section_count);
+		return module_elf_refuse(elf, -ENOMEM, "no memory for %u sections",
+					 elf->section_count);
 	for (u32 i = 0; i < elf->section_count; i++) {
 		elf->place[i] = NOT_LOADED;
 		elf->region[i] = NOTHING_LOADED;
@@ -132,17 +142,23 @@ static int check_loaded(struct module_elf *elf, u32 i)
 	const char *name = module_elf_section_name(elf, i);
 
 	if (s->type != SHT_PROGBITS && s->type != SHT_NOBITS)
-		return REFUSE("section %.64s has type %u, which a module cannot have", name, s->type);
+		return REFUSE("section %.64s has type %u, which a module cannot have", name,
+			      s->type);
 	if (s->flags & SHF_TLS)
-		return REFUSE("section %.64s is for thread-local variables, which a module cannot have", name);
+		return REFUSE(
+			"section %.64s is for thread-local variables, which a module cannot have",
+			name);
 	if (s->flags & SHF_COMPRESSED)
 		return REFUSE("section %.64s is compressed", name);
 	if ((s->flags & SHF_WRITE) && (s->flags & SHF_EXECINSTR))
 		return REFUSE("section %.64s is both writable and executable", name);
 	if (s->align > ALIGN_MAX || (s->align & (s->align - 1)))
-		return REFUSE("section %.64s has alignment 0x%llx; a power of two up to %u is needed", name,
-			      (unsigned long long)s->align, ALIGN_MAX);
-	elf->region[i] = s->flags & SHF_EXECINSTR ? MODULE_TEXT : s->flags & SHF_WRITE ? MODULE_DATA : MODULE_RODATA;
+		return REFUSE(
+			"section %.64s has alignment 0x%llx; a power of two up to %u is needed",
+			name, (unsigned long long)s->align, ALIGN_MAX);
+	elf->region[i] = s->flags & SHF_EXECINSTR ? MODULE_TEXT
+			 : s->flags & SHF_WRITE	  ? MODULE_DATA
+						  : MODULE_RODATA;
 	return 0;
 }
 
@@ -154,10 +170,14 @@ static int check_sections(struct module_elf *elf)
 		int err = 0;
 
 		if (s->type != SHT_NOBITS && s->type && !in_file(elf, s->offset, s->size))
-			return REFUSE("the file is cut short: section %.64s, 0x%llx bytes at 0x%llx, ends after it",
-				      name, (unsigned long long)s->size, (unsigned long long)s->offset);
+			return REFUSE("the file is cut short: section %.64s, 0x%llx bytes at "
+				      "0x%llx, ends after it",
+				      name, (unsigned long long)s->size,
+				      (unsigned long long)s->offset);
 		if (s->type == SHT_REL)
-			return REFUSE("section %.64s has relocations without addends (REL), not RELA", name);
+			return REFUSE(
+				"section %.64s has relocations without addends (REL), not RELA",
+				name);
 		if (is_wanted(elf, i))
 			err = check_loaded(elf, i);
 		if (err)
@@ -179,22 +199,26 @@ static int check_overlaps(struct module_elf *elf, u32 i)
 
 	if (overlap(s->offset, s->size, 0, sizeof(*h)) ||
 	    overlap(s->offset, s->size, h->shoff, h->shnum * sizeof(*s)))
-		return REFUSE("section %.64s overlaps the file's headers", module_elf_section_name(elf, i));
+		return REFUSE("section %.64s overlaps the file's headers",
+			      module_elf_section_name(elf, i));
 	for (u32 j = 1; j < elf->section_count; j++) {
 		const struct elf_section *other = &elf->sections[j];
 
 		if (j != i && other->type && other->type != SHT_NOBITS &&
 		    overlap(s->offset, s->size, other->offset, other->size))
-			return REFUSE("sections %.64s and %.64s overlap in the file", module_elf_section_name(elf, i),
+			return REFUSE("sections %.64s and %.64s overlap in the file",
+				      module_elf_section_name(elf, i),
 				      module_elf_section_name(elf, j));
 	}
 	return 0;
 }
 
 /* Room for @bytes more at the end of @region; *@at: where. */
-static int add_room(struct module_elf *elf, enum module_region region, u64 bytes, u64 align, size_t *at)
+static int add_room(struct module_elf *elf, enum module_region region, u64 bytes, u64 align,
+		    size_t *at)
 {
-	size_t others = elf->size[MODULE_TEXT] + elf->size[MODULE_RODATA] + elf->size[MODULE_DATA] - elf->size[region];
+	size_t others = elf->size[MODULE_TEXT] + elf->size[MODULE_RODATA] + elf->size[MODULE_DATA] -
+			elf->size[region];
 
 	*at = ALIGN_UP(elf->size[region], MAX(align, 1ul));
 	if (bytes > MODULE_MAX || others + *at + bytes > MODULE_MAX)
@@ -203,10 +227,14 @@ static int add_room(struct module_elf *elf, enum module_region region, u64 bytes
 	return 0;
 }
 
-/* Sections of one name and one region lie side by side. The file has the name's text once, so its offset is compared. */
+/*
+ * Sections of one name and one region lie side by side. The file has the name's text once, so its
+ * offset is compared.
+ */
 static bool lies_beside(const struct module_elf *elf, u32 i, u32 first)
 {
-	return elf->sections[i].name == elf->sections[first].name && elf->region[i] == elf->region[first];
+	return elf->sections[i].name == elf->sections[first].name &&
+	       elf->region[i] == elf->region[first];
 }
 
 /* Place @first and, after it, the later sections that lie beside it. */
@@ -250,17 +278,20 @@ static int check_symbol(struct module_elf *elf, u32 i, u64 names_size)
 	if (s->name >= names_size)
 		return REFUSE("the name of symbol %u is outside the table of names", i);
 	if (strnlen(name, MODULE_SYMBOL_MAX + 1) > MODULE_SYMBOL_MAX)
-		return REFUSE("the name of symbol %u, '%.32s...', has more than %u bytes", i, name, MODULE_SYMBOL_MAX);
+		return REFUSE("the name of symbol %u, '%.32s...', has more than %u bytes", i, name,
+			      MODULE_SYMBOL_MAX);
 	if (s->info >> 4 > STB_WEAK)
 		return REFUSE("symbol '%.64s' has an unknown binding, %u", name, s->info >> 4);
 	if ((s->info & 15) == STT_TLS || (s->info & 15) == STT_GNU_IFUNC)
 		return REFUSE("symbol '%.64s' is thread-local or found at run time (IFUNC)", name);
 	if (s->section == SHN_COMMON)
-		return REFUSE("symbol '%.64s' has no section of its own: compile with -fno-common", name);
+		return REFUSE("symbol '%.64s' has no section of its own: compile with -fno-common",
+			      name);
 	if (s->section == SHN_ABS)
 		return 0;
 	if (s->section >= elf->section_count)
-		return REFUSE("symbol '%.64s' is in section %u, which does not exist", name, s->section);
+		return REFUSE("symbol '%.64s' is in section %u, which does not exist", name,
+			      s->section);
 	if (is_loaded(elf, s->section) && (s->value > elf->sections[s->section].size ||
 					   s->size > elf->sections[s->section].size - s->value))
 		return REFUSE("symbol '%.64s' is outside its section, %.64s", name,
@@ -272,11 +303,14 @@ static int check_symbol_table(struct module_elf *elf, const struct elf_section *
 {
 	const struct elf_section *names;
 
-	if (table->entsize != sizeof(struct elf_symbol) || table->offset % 8 || !table->size || table->size % table->entsize)
-		return REFUSE("the symbol table at 0x%llx is not a table of 24-byte entries, 8-byte aligned",
+	if (table->entsize != sizeof(struct elf_symbol) || table->offset % 8 || !table->size ||
+	    table->size % table->entsize)
+		return REFUSE("the symbol table at 0x%llx is not a table of 24-byte entries, "
+			      "8-byte aligned",
 			      (unsigned long long)table->offset);
 	if (table->link >= elf->section_count)
-		return REFUSE("the names of symbols are in section %u, which does not exist", table->link);
+		return REFUSE("the names of symbols are in section %u, which does not exist",
+			      table->link);
 	names = &elf->sections[table->link];
 	if (names->type != SHT_STRTAB || !names->size || elf->file[names->offset + names->size - 1])
 		return REFUSE("the names of symbols are not in a string table");
@@ -285,7 +319,8 @@ static int check_symbol_table(struct module_elf *elf, const struct elf_section *
 	elf->symbols = kmalloc(table->size);
 	elf->slots = kzalloc(elf->symbol_count * sizeof(*elf->slots));
 	if (!elf->symbols || !elf->slots)
-		return module_elf_refuse(elf, -ENOMEM, "no memory for %u symbols", elf->symbol_count);
+		return module_elf_refuse(elf, -ENOMEM, "no memory for %u symbols",
+					 elf->symbol_count);
 	memcpy(elf->symbols, elf->file + table->offset, table->size);
 	for (u32 i = 0; i < elf->symbol_count; i++) {
 		int err = check_symbol(elf, i, names->size);
@@ -302,7 +337,8 @@ static int check_once(struct module_elf *elf, const char *name)
 	u32 count = 0;
 
 	for (u32 i = 1; i < elf->symbol_count; i++)
-		count += elf->symbols[i].section != SHN_UNDEF && is_global(&elf->symbols[i]) && !strcmp(elf->strings + elf->symbols[i].name, name);
+		count += elf->symbols[i].section != SHN_UNDEF && is_global(&elf->symbols[i]) &&
+			 !strcmp(elf->strings + elf->symbols[i].name, name);
 	return count > 1 ? REFUSE("symbol '%s' is defined %u times", name, count) : 0;
 }
 
@@ -326,7 +362,8 @@ static int check_symbols(struct module_elf *elf)
 
 /* All messages about a relocation begin with the same words. */
 #define REFUSE_RELA(fmt, ...)                                                                   \
-	REFUSE("relocation %s (type %u) at %.64s+0x%llx " fmt, type ? type->name : "unknown", r->type, \
+	REFUSE("relocation %s (type %u) at %.64s+0x%llx " fmt, type ? type->name : "unknown", \
+	       r->type, \
 	       module_elf_section_name(elf, section), (unsigned long long)r->offset, ##__VA_ARGS__)
 
 static int check_rela(struct module_elf *elf, u32 section, const struct elf_rela *r)
@@ -339,7 +376,8 @@ static int check_rela(struct module_elf *elf, u32 section, const struct elf_rela
 	if (!type || !type->align)
 		return REFUSE_RELA("is not supported");
 	if (r->offset > size || type->width > size - r->offset)
-		return REFUSE_RELA("is outside the section, which has 0x%llx bytes", (unsigned long long)size);
+		return REFUSE_RELA("is outside the section, which has 0x%llx bytes",
+				   (unsigned long long)size);
 	if ((elf->place[section] + r->offset) % type->align)
 		return REFUSE_RELA("is not at a multiple of %u", type->align);
 	if (r->symbol >= elf->symbol_count)
@@ -347,7 +385,8 @@ static int check_rela(struct module_elf *elf, u32 section, const struct elf_rela
 	s = &elf->symbols[r->symbol];
 	slots = &elf->slots[r->symbol];
 	if (s->section && s->section < SHN_LORESERVE && !is_loaded(elf, s->section))
-		return REFUSE_RELA("is to section %.64s, which is not loaded", module_elf_section_name(elf, s->section));
+		return REFUSE_RELA("is to section %.64s, which is not loaded",
+				   module_elf_section_name(elf, s->section));
 	if (type->got && r->addend)
 		return REFUSE_RELA("has an addend");
 	if (type->got && !slots->got)
@@ -365,7 +404,8 @@ static int check_rela_section(struct module_elf *elf, const struct elf_section *
 		return REFUSE("section %.64s is not a table of 24-byte entries, 8-byte aligned",
 			      elf->section_names + s->name);
 	if (s->link >= elf->section_count || elf->sections[s->link].type != SHT_SYMTAB)
-		return REFUSE("section %.64s does not name the symbol table", elf->section_names + s->name);
+		return REFUSE("section %.64s does not name the symbol table",
+			      elf->section_names + s->name);
 	for (u64 n = s->size / s->entsize; n--; r++) {
 		int err = check_rela(elf, s->info, r);
 
@@ -391,8 +431,10 @@ static int check_relas(struct module_elf *elf)
 		if (!is_loaded(elf, s->info))
 			continue;
 		bytes += s->size;
-		if (bytes > elf->file_size) /* else a small file could keep this CPU busy for minutes */
-			return REFUSE("section %.64s overlaps other sections of relocations", module_elf_section_name(elf, i));
+		/* else a small file could keep this CPU busy for minutes */
+		if (bytes > elf->file_size)
+			return REFUSE("section %.64s overlaps other sections of relocations",
+				      module_elf_section_name(elf, i));
 		err = check_rela_section(elf, s);
 		if (err)
 			return err;
@@ -443,9 +485,10 @@ void module_elf_copy(struct module_elf *elf)
 		if (elf->size[region])
 			memset(elf->memory[region], 0, elf->size[region]);
 	for (u32 i = 1; i < elf->section_count; i++)
-		if (is_loaded(elf, i) && elf->sections[i].type == SHT_PROGBITS && elf->sections[i].size)
-			memcpy(elf->memory[elf->region[i]] + elf->place[i], elf->file + elf->sections[i].offset,
-			       elf->sections[i].size);
+		if (is_loaded(elf, i) && elf->sections[i].type == SHT_PROGBITS &&
+		    elf->sections[i].size)
+			memcpy(elf->memory[elf->region[i]] + elf->place[i],
+			       elf->file + elf->sections[i].offset, elf->sections[i].size);
 }
 
 /* The symbol's address, if the object itself says where it is. */
@@ -456,7 +499,8 @@ static unsigned long own_value(const struct module_elf *elf, const struct elf_sy
 	return is_loaded(elf, s->section) ? module_elf_address(elf, s->section, s->value) : 0;
 }
 
-int module_elf_resolve(struct module_elf *elf, unsigned long (*find)(void *arg, const char *name), void *arg)
+int module_elf_resolve(struct module_elf *elf, unsigned long (*find)(void *arg, const char *name),
+		       void *arg)
 {
 	int err = 0;
 	u32 missing = 0;
@@ -469,11 +513,13 @@ int module_elf_resolve(struct module_elf *elf, unsigned long (*find)(void *arg, 
 		if (s->section == SHN_UNDEF) {
 			s->value = found;
 			if (!found && s->info >> 4 != STB_WEAK && missing++ < MISSING_MAX)
-				err = module_elf_refuse(elf, -ENOENT, "symbol '%.64s' is not found", name);
+				err = module_elf_refuse(elf, -ENOENT, "symbol '%.64s' is not found",
+							name);
 			continue;
 		}
 		if (found)
-			return module_elf_refuse(elf, -EEXIST, "symbol '%.64s' exists already", name);
+			return module_elf_refuse(elf, -EEXIST, "symbol '%.64s' exists already",
+						 name);
 		s->value = own_value(elf, s);
 	}
 	if (missing > MISSING_MAX)
@@ -487,7 +533,8 @@ unsigned long module_elf_section(const struct module_elf *elf, const char *name,
 	unsigned long start;
 
 	*size = 0;
-	while (first < elf->section_count && (!is_loaded(elf, first) || strcmp(module_elf_section_name(elf, first), name) != 0))
+	while (first < elf->section_count &&
+	       (!is_loaded(elf, first) || strcmp(module_elf_section_name(elf, first), name) != 0))
 		first++;
 	if (first == elf->section_count)
 		return 0;
@@ -503,7 +550,8 @@ unsigned long module_elf_symbol(const struct module_elf *elf, const char *name)
 	for (u32 i = 1; i < elf->symbol_count; i++) {
 		const struct elf_symbol *s = &elf->symbols[i];
 
-		if (s->section != SHN_UNDEF && is_global(s) && strcmp(elf->strings + s->name, name) == 0)
+		if (s->section != SHN_UNDEF && is_global(s) &&
+		    strcmp(elf->strings + s->name, name) == 0)
 			return s->value;
 	}
 	return 0;

@@ -56,14 +56,22 @@ struct module_elf {
 	struct elf_symbol *symbols; /* a copy: resolve stores each symbol's address in value */
 	const char *strings;
 	u32 section_count, symbol_count;
-	unsigned long *place;		     /* each section's offset in its region; NOT_LOADED for others */
+	/* each section's offset in its region; NOT_LOADED for others */
+	unsigned long *place;
 	u8 *region;			     /* each section's region */
-	size_t size[MODULE_REGIONS];	     /* bytes, with the synthesised parts below; each at least 0 */
-	unsigned long base[MODULE_REGIONS];  /* the address at which each region will run; set by the caller */
-	u8 *memory[MODULE_REGIONS];	     /* where it can be written meanwhile; set by the caller; may be @base itself */
-	size_t plt, plts, got, gots;	     /* in text and in rodata: offset, and entries that there is room for */
+	/* bytes, with the synthesised parts below; each at least 0 */
+	size_t size[MODULE_REGIONS];
+	/* the address at which each region will run; set by the caller */
+	unsigned long base[MODULE_REGIONS];
+	/* where it can be written meanwhile; set by the caller; may be @base itself */
+	u8 *memory[MODULE_REGIONS];
+	/* in text and in rodata: offset, and entries that there is room for */
+	size_t plt, plts, got, gots;
 	struct module_slots *slots;	     /* of each symbol */
-	/* While a section is relocated: its relocations, the one being applied, the section's address, lookups left. */
+	/*
+	 * While a section is relocated: its relocations, the one being applied, the section's
+	 * address, lookups left.
+	 */
 	const struct elf_rela *relas;
 	u32 rela_count, rela;
 	unsigned long relocated;
@@ -72,9 +80,18 @@ struct module_elf {
 #define NOT_LOADED (~0ul)
 #define MODULE_MAX MiB(1)	 /* bytes of the file, and of all regions together */
 #define MODULE_SECTIONS_MAX 2048 /* sections are compared in pairs */
-#define MODULE_SYMBOL_MAX 255	 /* bytes of a symbol's name; names may overlap in the file, their copies do not */
+/* bytes of a symbol's name; names may overlap in the file, their copies do not */
+#define MODULE_SYMBOL_MAX 255
 
-enum { SHT_PROGBITS = 1, SHT_SYMTAB = 2, SHT_STRTAB = 3, SHT_RELA = 4, SHT_NOTE = 7, SHT_NOBITS = 8, SHT_REL = 9 };
+enum {
+	SHT_PROGBITS = 1,
+	SHT_SYMTAB = 2,
+	SHT_STRTAB = 3,
+	SHT_RELA = 4,
+	SHT_NOTE = 7,
+	SHT_NOBITS = 8,
+	SHT_REL = 9
+};
 enum { SHF_WRITE = 1, SHF_ALLOC = 2, SHF_EXECINSTR = 4, SHF_TLS = 0x400, SHF_COMPRESSED = 0x800 };
 enum { SHN_UNDEF = 0, SHN_LORESERVE = 0xff00, SHN_ABS = 0xfff1, SHN_COMMON = 0xfff2 };
 enum { STB_LOCAL, STB_GLOBAL, STB_WEAK };
@@ -97,29 +114,35 @@ void module_elf_copy(struct module_elf *elf);
  * symbol, or 0 if there is none. -ENOENT: a symbol that is not weak is not found
  * (each is named); -EEXIST: the object defines a global symbol that @find finds too.
  */
-int module_elf_resolve(struct module_elf *elf, unsigned long (*find)(void *arg, const char *name), void *arg);
+int module_elf_resolve(struct module_elf *elf, unsigned long (*find)(void *arg, const char *name),
+		       void *arg);
 
 /*
- * Apply all relocations of loaded sections. -ERANGE: one does not reach, its target is not
- * aligned for it, or this processor may execute it wrongly; -ENOEXEC: its second half is missing. Both are named, with section and offset.
+ * Apply all relocations of loaded sections. -ERANGE: one does not reach, its target is not aligned
+ * for it, or this processor may execute it wrongly; -ENOEXEC: its second half is missing. Both are
+ * named, with section and offset.
  */
 int module_elf_relocate(struct module_elf *elf);
 
 /*
- * The loaded section @name: its address at run time and its size; 0 if there is none.
- * Clang makes several of one name: they lie side by side, and count as one, unless they belong to different regions.
+ * The loaded section @name: its address at run time and its size; 0 if there is none. Clang makes
+ * several of one name: they lie side by side, and count as one, unless they belong to different
+ * regions.
  */
 unsigned long module_elf_section(const struct module_elf *elf, const char *name, size_t *size);
 /* The address of the global symbol @name that the object defines; 0 if it does not. */
 unsigned long module_elf_symbol(const struct module_elf *elf, const char *name);
 
 /* The address at run time of byte @offset of section @section, which is loaded. */
-static inline unsigned long module_elf_address(const struct module_elf *elf, u32 section, unsigned long offset)
+static inline unsigned long module_elf_address(const struct module_elf *elf, u32 section,
+					       unsigned long offset)
 {
 	return elf->base[elf->region[section]] + elf->place[section] + offset;
 }
 
-/* Print "module NAME: " and the message, without characters that are not printable. Return: @err. */
+/*
+ * Print "module NAME: " and the message, without characters that are not printable. Return: @err.
+ */
 int module_elf_refuse(const struct module_elf *elf, int err, const char *fmt, ...) __printf(3, 4);
 const char *module_elf_section_name(const struct module_elf *elf, u32 section);
 
@@ -135,20 +158,28 @@ struct reloc_type {
 /* kern/arch/<arch>/reloc.c: what is known of @type; NULL: nothing. */
 const struct reloc_type *arch_reloc_type(u32 type);
 /*
- * kern/arch/<arch>/reloc.c: apply one relocation of @elf. @where: the place, writable;
- * @pc: its address at run time; @value: symbol + addend. Prints nothing.
- * -ERANGE: out of reach; -EINVAL: @value is not aligned as it must be; -ENOENT: its second half is missing;
- * -EOPNOTSUPP: this processor may execute it wrongly.
+ * kern/arch/<arch>/reloc.c: apply one relocation of @elf. @where: the place, writable; @pc: its
+ * address at run time; @value: symbol + addend. Prints nothing. -ERANGE: out of reach; -EINVAL:
+ * @value is not aligned as it must be; -ENOENT: its second half is missing; -EOPNOTSUPP: this
+ * processor may execute it wrongly.
  */
-int arch_relocate(struct module_elf *elf, u32 type, u8 *where, unsigned long pc, unsigned long value, u32 symbol);
+int arch_relocate(struct module_elf *elf, u32 type, u8 *where, unsigned long pc,
+		  unsigned long value, u32 symbol);
 
 /* For arch_relocate(). The address of the GOT entry of @symbol, which holds @value from now on. */
 unsigned long module_elf_got(struct module_elf *elf, u32 symbol, unsigned long value);
 /* The address of the PLT entry of @symbol, and *@where to write it; 0: it has none. */
 unsigned long module_elf_plt(struct module_elf *elf, u32 symbol, u8 **where);
-/* The relocation at address @place, of the section being relocated, for which @wanted is true; NULL: not found. */
-const struct elf_rela *module_elf_find_rela(struct module_elf *elf, unsigned long place, bool (*wanted)(u32 type));
-/* No module and not the kernel defines @symbol, and it is weak: its value is 0, wherever the module is. */
+/*
+ * The relocation at address @place, of the section being relocated, for which @wanted is true;
+ * NULL: not found.
+ */
+const struct elf_rela *module_elf_find_rela(struct module_elf *elf, unsigned long place,
+					    bool (*wanted)(u32 type));
+/*
+ * No module and not the kernel defines @symbol, and it is weak: its value is 0, wherever the module
+ * is.
+ */
 static inline bool module_elf_missing(const struct module_elf *elf, u32 symbol)
 {
 	return elf->symbols[symbol].section == SHN_UNDEF && elf->symbols[symbol].value == 0;

@@ -1,8 +1,8 @@
 /*
  * What modules may use of the kernel, and of each other.
  *
- * A symbol is found by its name: first among the kernel's exports, then among
- * those of each module, which is usable only if the module is live. The tracer's exports are in ftrace/modules/.
+ * A symbol is found by its name: first among the kernel's exports, then among those of each module,
+ * which is usable only if the module is live. The tracer's exports are in ftrace/modules/.
  */
 #include "cpu.h"
 #include "file.h"
@@ -101,7 +101,8 @@ static bool add_use(struct module *m, struct module *owner)
 			return true;
 		}
 	}
-	printk("module %s: it uses the exports of more than %zu modules\n", m->name, ARRAY_SIZE(m->uses));
+	printk("module %s: it uses the exports of more than %zu modules\n", m->name,
+	       ARRAY_SIZE(m->uses));
 	return false;
 }
 
@@ -117,7 +118,8 @@ static unsigned long find(void *arg, const char *name)
 	unsigned long value = module_find_export(name, &owner);
 
 	if (!value && owner) {
-		printk("module %s: '%s' belongs to module %s, which is being loaded or removed\n", search->m->name, name, owner->name);
+		printk("module %s: '%s' belongs to module %s, which is being loaded or removed\n",
+		       search->m->name, name, owner->name);
 		search->err = -EEXIST;
 	} else if (owner && !add_use(search->m, owner)) {
 		search->err = -ENOSPC;

@@ -1,4 +1,7 @@
-/* The tables of symbols of loaded text: added, marked as gone, freed. module_lock held in all of these. */
+/*
+ * The tables of symbols of loaded text: added, marked as gone, freed. module_lock held in all of
+ * these.
+ */
 #include "ksyms.h"
 #include "loader.h"
 
@@ -48,7 +51,10 @@ void ksym_add(struct ksym_table *table)
 	update_start();
 }
 
-/* Unlink the gone table that was added first, if there are KSYM_GONE_MAX beside @table. Return: it, or NULL. */
+/*
+ * Unlink the gone table that was added first, if there are KSYM_GONE_MAX beside @table. Return: it,
+ * or NULL.
+ */
 static struct ksym_table *unlink_oldest(const struct ksym_table *table)
 {
 	struct ksym_table **oldest = NULL, *old;

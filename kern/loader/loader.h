@@ -22,23 +22,31 @@
 #include "ksyms.h"
 #include "module.h"
 
-/* The value of an exported symbol. @owner: the module that exports it; NULL: the kernel. 0: nothing exports it, or @owner does, but is not live. */
+/*
+ * The value of an exported symbol. @owner: the module that exports it; NULL: the kernel. 0: nothing
+ * exports it, or @owner does, but is not live.
+ */
 unsigned long module_find_export(const char *name, struct module **owner);
 
-/* Give @m's symbols their values. @m depends on the modules whose exports it uses (@m->uses). Errors: module_elf_resolve()'s, -ENOSPC, and -EEXIST: a module that is not live exports a symbol of @m's. */
+/*
+ * Give @m's symbols their values. @m depends on the modules whose exports it uses (@m->uses).
+ * Errors: module_elf_resolve()'s, -ENOSPC, and -EEXIST: a module that is not live exports a symbol
+ * of @m's.
+ */
 int module_resolve(struct module *m, struct module_elf *elf);
 /* @m no longer depends on other modules. */
 void module_drop_uses(struct module *m);
 
 /*
- * Set the parameters "name=value" of @m. After a message: -EINVAL: there is no parameter of that name, or it refuses the
- * value; -ENOEXEC: the file's table is no table, or its names or variables do not lie in the module; -ENOMEM.
+ * Set the parameters "name=value" of @m. After a message: -EINVAL: there is no parameter of that
+ * name, or it refuses the value; -ENOEXEC: the file's table is no table, or its names or variables
+ * do not lie in the module; -ENOMEM.
  */
 int module_set_params(struct module *m, const struct module_elf *elf, int count, char **params);
 
 /*
- * m->symbols: the names and addresses of the functions in its text, and of the tracer's trampolines at m->base + @room.
- * After a message: -ENOMEM, -ENOEXEC: there are too many.
+ * m->symbols: the names and addresses of the functions in its text, and of the tracer's trampolines
+ * at m->base + @room. After a message: -ENOMEM, -ENOEXEC: there are too many.
  */
 int module_name_functions(struct module *m, const struct module_elf *elf, size_t room);
 
@@ -67,7 +75,10 @@ void ksym_add(struct ksym_table *table);
 #define KSYM_GONE_MAX 16
 void ksym_remove(struct ksym_table *table);
 
-/* ksym_names_forget() frees the names that ksym_name() has kept since the mark. Before: no function of theirs was in a trace yet. */
+/*
+ * ksym_names_forget() frees the names that ksym_name() has kept since the mark. Before: no function
+ * of theirs was in a trace yet.
+ */
 struct ksym_names {
 	unsigned pages;
 	size_t used;
@@ -75,9 +86,15 @@ struct ksym_names {
 struct ksym_names ksym_names_mark(void);
 void ksym_names_forget(struct ksym_names mark);
 
-/* A table that the linker would have collected: the elements of section ".table.NAME". -ENOEXEC: it is no whole number of them, or misaligned. */
-int module_table(const struct module_elf *elf, const char *section, size_t element, const void **start, const void **end);
-/* Is @name, a pointer of such a table, a string of at most MODULE_SYMBOL_MAX bytes in @m's memory? */
+/*
+ * A table that the linker would have collected: the elements of section ".table.NAME". -ENOEXEC: it
+ * is no whole number of them, or misaligned.
+ */
+int module_table(const struct module_elf *elf, const char *section, size_t element,
+		 const void **start, const void **end);
+/*
+ * Is @name, a pointer of such a table, a string of at most MODULE_SYMBOL_MAX bytes in @m's memory?
+ */
 bool module_has_name(const struct module *m, const char *name);
 
 #endif

@@ -57,10 +57,12 @@ static int check_name(const char *name)
 	struct module *same;
 
 	for (const char *p = name; *p; p++)
-		if (!((*p | 32) >= 'a' && (*p | 32) <= 'z') && !(*p >= '0' && *p <= '9') && *p != '_' && *p != '-')
+		if (!((*p | 32) >= 'a' && (*p | 32) <= 'z') && !(*p >= '0' && *p <= '9') &&
+		    *p != '_' && *p != '-')
 			name = "";
 	if (!*name || strlen(name) >= sizeof(same->name)) {
-		printk("module: a module's name has 1 to %zu letters, digits, '_' or '-'\n", sizeof(same->name) - 1);
+		printk("module: a module's name has 1 to %zu letters, digits, '_' or '-'\n",
+		       sizeof(same->name) - 1);
 		return -EINVAL;
 	}
 	same = *link_of(name);
@@ -69,7 +71,10 @@ static int check_name(const char *name)
 	return same ? -EEXIST : 0;
 }
 
-/* Room for the file's regions, and in text for the tracer's trampolines, which begin at m->base + *room. */
+/*
+ * Room for the file's regions, and in text for the tracer's trampolines, which begin at m->base +
+ * *room.
+ */
 static int place(struct module *m, struct module_elf *elf, unsigned long at, size_t *room)
 {
 	size_t size[MODULE_REGIONS];
@@ -95,11 +100,13 @@ static int check_export(const struct module *m, const struct export *e)
 	struct module *owner;
 
 	if (!module_has_name(m, e->name)) {
-		printk("module %s: a pointer in section .table.export leads out of the module\n", m->name);
+		printk("module %s: a pointer in section .table.export leads out of the module\n",
+		       m->name);
 		return -ENOEXEC;
 	}
 	if (module_find_export(e->name, &owner) || owner) {
-		printk("module %s: it exports '%s', as %s does\n", m->name, e->name, owner ? owner->name : "the kernel");
+		printk("module %s: it exports '%s', as %s does\n", m->name, e->name,
+		       owner ? owner->name : "the kernel");
 		return -EEXIST;
 	}
 	for (const struct export *other = m->exports; other < e; other++)
@@ -127,13 +134,19 @@ static int find_parts(struct module *m, const struct module_elf *elf)
 static int prepare_sites(struct module *m, const struct module_elf *elf, size_t room)
 {
 	const void *start, *end;
-	int err = module_table(elf, "__patchable_function_entries", sizeof(unsigned long), &start, &end);
+	int err = module_table(elf, "__patchable_function_entries", sizeof(unsigned long), &start,
+			       &end);
 
-	return err ?: ftrace_module_prepare(m, start, (const unsigned long *)end - (const unsigned long *)start, m->base + room);
+	return err
+		       ?: ftrace_module_prepare(m, start,
+						(const unsigned long *)end -
+							(const unsigned long *)start,
+						m->base + room);
 }
 
 /* Do everything that comes before the module is published. */
-static int make(struct module *m, struct module_elf *elf, unsigned long at, int count, char **params)
+static int make(struct module *m, struct module_elf *elf, unsigned long at, int count,
+		char **params)
 {
 	size_t room;
 	int err = place(m, elf, at, &room);
@@ -566,7 +579,8 @@ static int start(struct module *m)
 	return err ?: result <= 0 ? result : -EINVAL;
 }
 
-static int load(struct module *m, const void *file, size_t size, unsigned long at, int count, char **params)
+static int load(struct module *m, const void *file, size_t size, unsigned long at, int count,
+		char **params)
 {
 	struct ksym_names names = ksym_names_mark();
 	struct module_elf elf;
@@ -584,7 +598,8 @@ static int load(struct module *m, const void *file, size_t size, unsigned long a
 	return err;
 }
 
-int module_load(const char *name, const void *file, size_t size, unsigned long at, int count, char **params)
+int module_load(const char *name, const void *file, size_t size, unsigned long at, int count,
+		char **params)
 {
 	struct module *m = NULL;
 	int err;

@@ -69,7 +69,10 @@ static bool is_free(unsigned long va, size_t size)
 	return true;
 }
 
-/* The first free range of @size bytes in [from, end), or 0. @unnamed: no old event has an address in it. */
+/*
+ * The first free range of @size bytes in [from, end), or 0. @unnamed: no old event has an address
+ * in it.
+ */
 static unsigned long find_range(unsigned long from, unsigned long end, size_t size, bool unnamed)
 {
 	for (unsigned long start = from, at = from; at < end; at += PAGE_SIZE) {
@@ -86,7 +89,10 @@ static unsigned long find_free(unsigned long from, unsigned long end, size_t siz
 	return find_range(from, end, size, true) ?: find_range(from, end, size, false);
 }
 
-/* A module's text comes before its other regions, and above the stubs: its last word is the farthest from the first stub. */
+/*
+ * A module's text comes before its other regions, and above the stubs: its last word is the
+ * farthest from the first stub.
+ */
 static int place_near(struct module *m, size_t text, size_t size)
 {
 	unsigned long limit = ALIGN_DOWN((unsigned long)ftrace_stubs + INSN_REACH, PAGE_SIZE);
@@ -94,7 +100,8 @@ static int place_near(struct module *m, size_t text, size_t size)
 	m->base = find_free(image_end(), MIN(limit - text + size, PLACE_END), size);
 	if (m->base)
 		return 0;
-	printk("module %s: no %zu bytes are free within reach of the tracer: insmod %s at=far\n", m->name, size, m->name);
+	printk("module %s: no %zu bytes are free within reach of the tracer: insmod %s at=far\n",
+	       m->name, size, m->name);
 	return -ENOMEM;
 }
 
@@ -110,12 +117,14 @@ static int place_far(struct module *m, size_t size)
 static int place_at(struct module *m, size_t size, unsigned long at)
 {
 	if (at % PAGE_SIZE || at < image_end() || at >= PLACE_END || size > PLACE_END - at) {
-		printk("module %s: it cannot be placed at %#lx, only at a multiple of %#x from %#lx to %#lx\n", m->name, at,
-		       PAGE_SIZE, image_end(), PLACE_END - size);
+		printk("module %s: it cannot be placed at %#lx, only at a multiple of %#x from "
+		       "%#lx to %#lx\n",
+		       m->name, at, PAGE_SIZE, image_end(), PLACE_END - size);
 		return -EINVAL;
 	}
 	if (!is_free(at, size)) {
-		printk("module %s: another module is at %#lx or in the %zu bytes after it\n", m->name, at, size);
+		printk("module %s: another module is at %#lx or in the %zu bytes after it\n",
+		       m->name, at, size);
 		return -EEXIST;
 	}
 	m->base = at;
@@ -147,7 +156,8 @@ static int map_all(struct module *m)
 		return 0;
 	}
 	module_memory_free(m);
-	printk("module %s: no memory for %zu bytes: %u pages for modules are free\n", m->name, size, module_pages_free());
+	printk("module %s: no memory for %zu bytes: %u pages for modules are free\n", m->name, size,
+	       module_pages_free());
 	return err;
 }
 
@@ -193,11 +203,13 @@ int module_memory_protect(struct module *m)
 
 	for (unsigned long va = m->base; va < m->end[MODULE_TEXT]; va += 4)
 		arch_sync_line(va, va);
-	err = mmu_protect(m->end[MODULE_TEXT], m->end[MODULE_RODATA] - m->end[MODULE_TEXT], PROT_READ);
+	err = mmu_protect(m->end[MODULE_TEXT], m->end[MODULE_RODATA] - m->end[MODULE_TEXT],
+			  PROT_READ);
 	err = err ?: mmu_protect(m->base, text, PROT_READ | PROT_EXEC) ?: add_alias(m);
 	arch_sync_all();
 	if (err)
-		printk("module %s: its %#lx bytes of text cannot be protected: error %d\n", m->name, text, err);
+		printk("module %s: its %#lx bytes of text cannot be protected: error %d\n", m->name,
+		       text, err);
 	return err;
 }
 

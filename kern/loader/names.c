@@ -1,4 +1,7 @@
-/* The names that ksym_name() keeps, each once. The names of a module that was published stay for ever, even if its init fails. module_lock held. */
+/*
+ * The names that ksym_name() keeps, each once. The names of a module that was published stay for
+ * ever, even if its init fails. module_lock held.
+ */
 #include "ksyms.h"
 #include "loader.h"
 #include "memory.h"

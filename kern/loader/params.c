@@ -5,13 +5,15 @@
 #include "loader.h"
 #include "string.h"
 
-int module_table(const struct module_elf *elf, const char *section, size_t element, const void **start, const void **end)
+int module_table(const struct module_elf *elf, const char *section, size_t element,
+		 const void **start, const void **end)
 {
 	size_t size = 0;
 	unsigned long at = module_elf_section(elf, section, &size);
 
 	if (size % element || at % sizeof(long)) {
-		printk("module %s: section %s is not a table of %zu-byte entries, 8-byte aligned\n", elf->name, section, element);
+		printk("module %s: section %s is not a table of %zu-byte entries, 8-byte aligned\n",
+		       elf->name, section, element);
 		return -ENOEXEC;
 	}
 	*start = (const void *)at;
@@ -34,7 +36,10 @@ bool module_has_name(const struct module *m, const char *name)
 	return strnlen(name, most) < most;
 }
 
-/* A number as kstrtou64() takes it, perhaps negative. False: @text is no number, or it does not fit. */
+/*
+ * A number as kstrtou64() takes it, perhaps negative. False: @text is no number, or it does not
+ * fit.
+ */
 static bool parse_long(const char *text, long *value)
 {
 	bool negative = *text == '-';
@@ -80,13 +85,15 @@ static bool set(const struct module_param *p, const char *text)
 	case MODULE_PARAM_bool:
 		return set_bool(p->variable, text);
 	case MODULE_PARAM_charp:
-		*(const char **)p->variable = text; /* in m->words, which stay as long as the module */
+		/* in m->words, which stay as long as the module */
+		*(const char **)p->variable = text;
 		return true;
 	}
 	return false;
 }
 
-static int set_one(struct module *m, const struct module_param *p, const struct module_param *end, const char *word)
+static int set_one(struct module *m, const struct module_param *p, const struct module_param *end,
+		   const char *word)
 {
 	const char *equals = strchr(word, '=');
 	size_t len = equals ? (size_t)(equals - word) : strlen(word);
@@ -105,18 +112,24 @@ static int set_one(struct module *m, const struct module_param *p, const struct 
 
 static size_t size_of(enum module_param_type type)
 {
-	return type == MODULE_PARAM_bool ? sizeof(bool) : type == MODULE_PARAM_int ? sizeof(int) : sizeof(long);
+	return type == MODULE_PARAM_bool  ? sizeof(bool)
+	       : type == MODULE_PARAM_int ? sizeof(int)
+					  : sizeof(long);
 }
 
 /* The table is of the file, too: name and variable must lie in the module. */
-static int check_table(const struct module *m, const struct module_param *p, const struct module_param *end)
+static int check_table(const struct module *m, const struct module_param *p,
+		       const struct module_param *end)
 {
 	for (; p < end; p++) {
 		size_t size = size_of(p->type);
 
-		if (module_has_name(m, p->name) && room_at(m, p->variable) >= size && (unsigned long)p->variable % size == 0)
+		if (module_has_name(m, p->name) && room_at(m, p->variable) >= size &&
+		    (unsigned long)p->variable % size == 0)
 			continue;
-		printk("module %s: a pointer in section .table.module_param leads out of the module\n", m->name);
+		printk("module %s: a pointer in section .table.module_param leads out of the "
+		       "module\n",
+		       m->name);
 		return -ENOEXEC;
 	}
 	return 0;
@@ -146,7 +159,8 @@ int module_set_params(struct module *m, const struct module_elf *elf, int count,
 {
 	const void *start, *end;
 	const char *word;
-	int err = module_table(elf, ".table.module_param", sizeof(struct module_param), &start, &end);
+	int err =
+		module_table(elf, ".table.module_param", sizeof(struct module_param), &start, &end);
 
 	err = err ?: check_table(m, start, end);
 	err = err ?: copy_words(m, count, params);

@@ -35,13 +35,15 @@ unsigned long module_elf_plt(struct module_elf *elf, u32 symbol, u8 **where)
  * The two are close to each other in every real file, but no rule says in which
  * order: search outwards from the relocation being applied.
  */
-const struct elf_rela *module_elf_find_rela(struct module_elf *elf, unsigned long place, bool (*wanted)(u32 type))
+const struct elf_rela *module_elf_find_rela(struct module_elf *elf, unsigned long place,
+					    bool (*wanted)(u32 type))
 {
 	u64 offset = place - elf->relocated;
 
 	for (u32 d = 0; d <= elf->rela || d < elf->rela_count - elf->rela; d++) {
 		const struct elf_rela *before = d <= elf->rela ? &elf->relas[elf->rela - d] : NULL;
-		const struct elf_rela *after = d < elf->rela_count - elf->rela ? &elf->relas[elf->rela + d] : NULL;
+		const struct elf_rela *after =
+			d < elf->rela_count - elf->rela ? &elf->relas[elf->rela + d] : NULL;
 
 		if (before && before->offset == offset && wanted(before->type))
 			return before;
@@ -54,19 +56,25 @@ const struct elf_rela *module_elf_find_rela(struct module_elf *elf, unsigned lon
 	return NULL;
 }
 
-static int complain(struct module_elf *elf, u32 section, const struct elf_rela *r, unsigned long value, int err)
+static int complain(struct module_elf *elf, u32 section, const struct elf_rela *r,
+		    unsigned long value, int err)
 {
-	const char *words = err == -ERANGE ? "does not reach" :
-			    err == -EINVAL ? "needs an aligned address, not" :
-			    err == -EOPNOTSUPP ? "ends a page, where a Cortex-A53 may use a wrong address (erratum 843419), and adr does not reach" :
-			    "has no HI20 relocation at its label,";
+	const char *words = err == -ERANGE   ? "does not reach"
+			    : err == -EINVAL ? "needs an aligned address, not"
+			    : err == -EOPNOTSUPP
+				    ? "ends a page, where a Cortex-A53 may use a wrong address "
+				      "(erratum 843419), and adr does not reach"
+				    : "has no HI20 relocation at its label,";
 	const struct elf_symbol *s = &elf->symbols[r->symbol];
 
 	return module_elf_refuse(elf, err == -ENOENT ? -ENOEXEC : -ERANGE,
-				 "relocation %s (type %u) at %.48s+0x%llx %s 0x%lx (%.48s)", arch_reloc_type(r->type)->name,
-				 r->type, module_elf_section_name(elf, section), (unsigned long long)r->offset, words, value,
-				 s->name || s->section == SHN_UNDEF || s->section >= SHN_LORESERVE ?
-					 elf->strings + s->name : module_elf_section_name(elf, s->section));
+				 "relocation %s (type %u) at %.48s+0x%llx %s 0x%lx (%.48s)",
+				 arch_reloc_type(r->type)->name, r->type,
+				 module_elf_section_name(elf, section),
+				 (unsigned long long)r->offset, words, value,
+				 s->name || s->section == SHN_UNDEF || s->section >= SHN_LORESERVE
+					 ? elf->strings + s->name
+					 : module_elf_section_name(elf, s->section));
 }
 
 static int relocate_section(struct module_elf *elf, u32 section)
@@ -77,7 +85,8 @@ static int relocate_section(struct module_elf *elf, u32 section)
 	for (elf->rela = 0; elf->rela < elf->rela_count; elf->rela++) {
 		const struct elf_rela *r = &elf->relas[elf->rela];
 		unsigned long value = elf->symbols[r->symbol].value + r->addend;
-		int err = arch_relocate(elf, r->type, memory + r->offset, elf->relocated + r->offset, value, r->symbol);
+		int err = arch_relocate(elf, r->type, memory + r->offset,
+					elf->relocated + r->offset, value, r->symbol);
 
 		if (err)
 			return complain(elf, section, r, value, err);

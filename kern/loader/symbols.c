@@ -7,7 +7,8 @@
 #include "string.h"
 
 #define STT_FUNC 2
-#define FUNCTIONS_MAX 2048 /* each is inserted among all others, and its name compared with all others */
+/* each is inserted among all others, and its name compared with all others */
+#define FUNCTIONS_MAX 2048
 
 static bool is_function(const struct module_elf *elf, const struct elf_symbol *s)
 {
@@ -24,7 +25,8 @@ static int add(struct ksym_table *table, unsigned long addr, const char *name)
 		i--;
 	if (i && table->symbol[i - 1].addr == addr)
 		return 0;
-	memmove(&table->symbol[i + 1], &table->symbol[i], (table->count - i) * sizeof(table->symbol[0]));
+	memmove(&table->symbol[i + 1], &table->symbol[i],
+		(table->count - i) * sizeof(table->symbol[0]));
 	table->symbol[i].addr = addr;
 	table->symbol[i].name = ksym_name(name);
 	table->count++;
@@ -52,7 +54,8 @@ static int add_functions(struct module *m, const struct module_elf *elf, size_t 
 	m->symbols->count = 0;
 	for (u32 i = 0; i < elf->symbol_count && !err; i++)
 		if (is_function(elf, &elf->symbols[i]))
-			err = add(m->symbols, elf->symbols[i].value, elf->strings + elf->symbols[i].name);
+			err = add(m->symbols, elf->symbols[i].value,
+				  elf->strings + elf->symbols[i].name);
 	err = err ?: add_trampolines(m, room);
 	return err ?: (m->symbols->module ? 0 : -ENOMEM);
 }
@@ -64,9 +67,12 @@ int module_name_functions(struct module *m, const struct module_elf *elf, size_t
 	for (u32 i = 0; i < elf->symbol_count; i++)
 		count += is_function(elf, &elf->symbols[i]);
 	if (count > FUNCTIONS_MAX)
-		return module_elf_refuse(elf, -ENOEXEC, "the file has %u functions; at most %u are allowed", count, FUNCTIONS_MAX);
+		return module_elf_refuse(elf, -ENOEXEC,
+					 "the file has %u functions; at most %u are allowed", count,
+					 FUNCTIONS_MAX);
 	m->symbols = ksym_table_new(count + 1);
 	if (!m->symbols || add_functions(m, elf, room))
-		return module_elf_refuse(elf, -ENOMEM, "no memory for the names of its %u functions", count);
+		return module_elf_refuse(elf, -ENOMEM,
+					 "no memory for the names of its %u functions", count);
 	return 0;
 }

@@ -18,7 +18,8 @@ struct range_list ram, taken;
 struct range initrd;
 struct range module_ram, last_boot_ram;
 unsigned long last_boot_size;
-unsigned long module_ram_size __attribute__((weak)); /* not const: the compiler would take the 0 for granted */
+/* not const: the compiler would take the 0 for granted */
+unsigned long module_ram_size __attribute__((weak));
 
 /* A range for which `taken` has no room is no longer RAM: it is neither mapped nor allocated. */
 static void insert(struct range_list *l, unsigned at, struct range r)
@@ -148,7 +149,8 @@ static void find_initrd(const void *fdt)
 	if (!is_ram(r.start, r.end))
 		printk("initrd: %#lx to %#lx is not RAM: ignored\n", r.start, r.end);
 	else if (overlaps(r, kernel_pa, _end - _start) || overlaps(r, boot_fdt_pa, fdt_size(fdt)))
-		printk("initrd: %#lx to %#lx is also the kernel's or the device tree's: ignored\n", r.start, r.end);
+		printk("initrd: %#lx to %#lx is also the kernel's or the device tree's: ignored\n",
+		       r.start, r.end);
 	else
 		initrd = r;
 }
@@ -166,7 +168,8 @@ bool memory_find(unsigned long size, struct range *found)
 	for (unsigned i = 0; i < ram.count; i++) {
 		unsigned long first = ALIGN_UP(ram.range[i].start, MiB(2)), end = ram.range[i].end;
 
-		for (unsigned long at = first; at >= first && at < end && end - at >= size; at += MiB(2)) {
+		for (unsigned long at = first; at >= first && at < end && end - at >= size;
+		     at += MiB(2)) {
 			if (is_taken(at, at + size))
 				continue;
 			*found = (struct range){at, at + size};
@@ -185,7 +188,8 @@ static void reserve_last_boot(void)
 		if (ram.range[i].end - ram.range[i].start > most.end - most.start)
 			most = ram.range[i];
 	at = ALIGN_UP(most.start + (most.end - most.start) / 8 * 5, MiB(2));
-	if (is_ram(at, at + last_boot_size) && !is_taken(at, at + last_boot_size) && taken.count < RANGES_MAX) {
+	if (is_ram(at, at + last_boot_size) && !is_taken(at, at + last_boot_size) &&
+	    taken.count < RANGES_MAX) {
 		last_boot_ram = (struct range){at, at + last_boot_size};
 		memory_reserve(at, last_boot_size);
 		return;

@@ -63,9 +63,9 @@ extern struct range last_boot_ram;
 extern unsigned long last_boot_size; /* set before memory_init() */
 
 /*
- * Map [va, va+size) to pa with the largest leaf entries that fit; prot is PROT_*.
- * Tables come from a static pool before mmu_init(), then from RAM that it takes, from page_init() on from the allocator.
- * Context: boot, or thread. Return: 0, -ENOMEM, -EEXIST when va is mapped.
+ * Map [va, va+size) to pa with the largest leaf entries that fit; prot is PROT_*. Tables come from
+ * a static pool before mmu_init(), then from RAM that it takes, from page_init() on from the
+ * allocator. Context: boot, or thread. Return: 0, -ENOMEM, -EEXIST when va is mapped.
  */
 int mmu_map(unsigned long va, unsigned long pa, unsigned long size, unsigned prot);
 /*
@@ -99,8 +99,9 @@ int mmu_lookup(unsigned long va, unsigned long *pa, unsigned *prot);
 const void *mmu_map_fdt(unsigned long pa);
 /*
  * Map the registers of a device, the @index-th (address, size) of @node's reg, in the range at
- * MMIO_BASE. Never unmapped. Before memory_init() at most 64 KiB of them, which is enough for a console.
- * NULL: @node has no such entry, its size is 0 or larger than any device's, or the range is full.
+ * MMIO_BASE. Never unmapped. Before memory_init() at most 64 KiB of them, which is enough for a
+ * console. NULL: @node has no such entry, its size is 0 or larger than any device's, or the range
+ * is full.
  */
 void *fdt_iomap(const void *fdt, int node, int index);
 
@@ -146,7 +147,10 @@ void *kmalloc(size_t size);
 void *krealloc(void *p, size_t size); /* NULL: p is unchanged */
 void *kzalloc(size_t size);
 void kfree(void *p);
-/* Does an object begin at @p, allocated or freed? Also false for a freed object whose pages were freed too. */
+/*
+ * Does an object begin at @p, allocated or freed? Also false for a freed object whose pages were
+ * freed too.
+ */
 bool is_kmalloc_object(const void *p);
 #endif
 

@@ -23,11 +23,18 @@
 #define MMIO_MAX	 MiB(256) /* no device has more registers */
 #define CONSOLE_MAX	 KiB(64)
 
-/* The tables that are made before there is RAM: for the device tree (6), the console (3), and @early (1). */
+/*
+ * The tables that are made before there is RAM: for the device tree (6), the console (3), and
+ * @early (1).
+ */
 #define POOL_TABLES 12
 static pte_t pool[POOL_TABLES][ENTRIES] __aligned(PAGE_SIZE);
 static unsigned pool_used;
-static struct range early; /* the first 2 MiB of RAM that are mapped: the linear map's tables are taken from them; page_init() frees the rest */
+/*
+ * the first 2 MiB of RAM that are mapped: the linear map's tables are taken from them; page_init()
+ * frees the rest
+ */
+static struct range early;
 static struct spinlock mmu_lock;
 static unsigned long mmio_next = MMIO_BASE;
 static pte_t alias_entry;
@@ -71,7 +78,10 @@ static pte_t *new_table(void)
 	return table;
 }
 
-/* Find the entry for @va at @level, from @table on, which is of level @top; missing tables are made. */
+/*
+ * Find the entry for @va at @level, from @table on, which is of level @top; missing tables are
+ * made.
+ */
 static int make_entry_below(pte_t *table, int top, unsigned long va, int level, pte_t **entry)
 {
 	for (int l = top; l > level; l--) {
@@ -84,7 +94,11 @@ static int make_entry_below(pte_t *table, int top, unsigned long va, int level, 
 
 			if (!below)
 				return -ENOMEM;
-			smp_wmb(); /* clear the table before it is linked: another CPU's table walker may read it */
+			/*
+			 * clear the table before it is linked: another CPU's table walker may read
+			 * it
+			 */
+			smp_wmb();
 			WRITE_ONCE(*e, pte_table(virt_to_phys(below)));
 		}
 		table = table_at(pte_pa(*e));
@@ -148,7 +162,10 @@ static pte_t *page_entry(pte_t *table, int top, unsigned long va)
 	return top < 0 && pte_valid(*entry) ? entry : NULL;
 }
 
-/* Store the entries of [va, va+size) with @prot, or without PROT_READ: clear them; then flush every TLB. */
+/*
+ * Store the entries of [va, va+size) with @prot, or without PROT_READ: clear them; then flush every
+ * TLB.
+ */
 static void change_pages(pte_t *table, int top, unsigned long va, unsigned long size, unsigned prot)
 {
 	unsigned long flags = spin_lock_irqsave(&mmu_lock);
@@ -157,7 +174,8 @@ static void change_pages(pte_t *table, int top, unsigned long va, unsigned long 
 		pte_t *entry = page_entry(table, top, va);
 
 		if (entry)
-			WRITE_ONCE(*entry, prot & PROT_READ ? pte_leaf(pte_pa(*entry), prot, 0) : 0);
+			WRITE_ONCE(*entry,
+				   prot & PROT_READ ? pte_leaf(pte_pa(*entry), prot, 0) : 0);
 	}
 	spin_unlock_irqrestore(&mmu_lock, flags);
 	arch_tlb_flush_all();
@@ -295,7 +313,8 @@ void *fdt_iomap(const void *fdt, int node, int index)
 	if (!ram.count) /* the console: pool[] has few tables */
 		size = MIN(size, CONSOLE_MAX);
 	if (!size || size > MMIO_MAX) {
-		printk("ioremap: a device at %#lx cannot have %#lx bytes\n", (unsigned long)pa, (unsigned long)size);
+		printk("ioremap: a device at %#lx cannot have %#lx bytes\n", (unsigned long)pa,
+		       (unsigned long)size);
 		return NULL;
 	}
 	offset = pa & (PAGE_SIZE - 1);
@@ -303,7 +322,8 @@ void *fdt_iomap(const void *fdt, int node, int index)
 	va = __atomic_fetch_add(&mmio_next, size, __ATOMIC_RELAXED);
 	if (va + size > STACK_BASE ||
 	    mmu_map(va, pa - offset, size, PROT_READ | PROT_WRITE | PROT_DEVICE)) {
-		printk("ioremap: no room for %#lx bytes at %#lx\n", (unsigned long)size, (unsigned long)pa);
+		printk("ioremap: no room for %#lx bytes at %#lx\n", (unsigned long)size,
+		       (unsigned long)pa);
 		return NULL;
 	}
 	return (void *)(va + offset);
@@ -313,7 +333,8 @@ void *fdt_iomap(const void *fdt, int node, int index)
 static void set_alias(pte_t entry)
 {
 	if (preemptible())
-		panic("the text alias is opened or closed while this thread may move to another CPU: preempt_disable() first");
+		panic("the text alias is opened or closed while this thread may move to another "
+		      "CPU: preempt_disable() first");
 	WRITE_ONCE(table_at(kernel_pgd_pa)[INDEX(ALIAS_BASE, 2)], entry);
 }
 

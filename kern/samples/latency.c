@@ -3,7 +3,8 @@
  * the calls take.
  *
  *	insmod latency functions=schedule		the glob of the functions
- *	cat /proc/latency				calls by CPU, then a histogram of nanoseconds
+ *	cat /proc/latency				calls by CPU, then a histogram of
+ *							nanoseconds
  *
  * An op counts the calls. A user of function_graph measures them: it keeps nothing,
  * because the tracer hands it the time of the entry with the return. Both run in
@@ -24,23 +25,29 @@ static struct {
 	u64 calls, bucket[BUCKETS];
 } counts[NR_CPUS];
 
-/* An interrupt that is traced too may come between the load and the store of ++, so it is one atomic addition. */
+/*
+ * An interrupt that is traced too may come between the load and the store of ++, so it is one
+ * atomic addition.
+ */
 static notrace void add_one(u64 *count)
 {
 	__atomic_fetch_add(count, 1, __ATOMIC_RELAXED);
 }
 
-static notrace void count_call(unsigned long ip, unsigned long parent_ip, struct ftrace_ops *op, struct ftrace_regs *regs)
+static notrace void count_call(unsigned long ip, unsigned long parent_ip, struct ftrace_ops *op,
+			       struct ftrace_regs *regs)
 {
 	add_one(&counts[this_cpu()->index].calls);
 }
 
-static notrace int begin(struct ftrace_graph_ent *trace, struct fgraph_ops *gops, struct ftrace_regs *regs)
+static notrace int begin(struct ftrace_graph_ent *trace, struct fgraph_ops *gops,
+			 struct ftrace_regs *regs)
 {
 	return 1;
 }
 
-static notrace void end(struct ftrace_graph_ret *trace, struct fgraph_ops *gops, struct ftrace_regs *regs)
+static notrace void end(struct ftrace_graph_ret *trace, struct fgraph_ops *gops,
+			struct ftrace_regs *regs)
 {
 	u64 ns = trace->rettime - trace->calltime;
 	unsigned bucket = 0;
@@ -51,7 +58,8 @@ static notrace void end(struct ftrace_graph_ret *trace, struct fgraph_ops *gops,
 }
 
 static struct ftrace_ops counter = {.func = count_call, .slot = -1};
-static struct fgraph_ops timer = {.entryfunc = begin, .retfunc = end, .filter = &counter.filter, .idx = -1};
+static struct fgraph_ops timer = {
+	.entryfunc = begin, .retfunc = end, .filter = &counter.filter, .idx = -1};
 static struct node *node;
 
 static u64 calls_in(unsigned bucket)
@@ -88,7 +96,10 @@ static int latency_open(struct file *f)
 
 static const struct file_ops ops = {.open = latency_open, .read = seq_read, .release = seq_release};
 
-/* The file comes last: if init fails, nothing calls the module any more, and a file that is open cannot be removed. */
+/*
+ * The file comes last: if init fails, nothing calls the module any more, and a file that is open
+ * cannot be removed.
+ */
 static int latency_init(void)
 {
 	int err = ftrace_set_filter(&counter, functions, strlen(functions), true, false);

@@ -2,8 +2,10 @@
  * A module whose functions make calls that follow from a seed. maple.c and pine.c
  * include it: the same code under two names, so that both can be loaded at once.
  *
- *	echo 0123456789abcdef > /proc/maple	make the calls that follow from this seed, and print their result
- *	echo nap > /proc/maple			a thread of the module's sleeps until `echo wake`, or until the module is removed
+ *	echo 0123456789abcdef > /proc/maple	make the calls that follow from this seed, and print
+ *						their result
+ *	echo nap > /proc/maple			a thread of the module's sleeps until `echo wake`,
+ *						or until the module is removed
  */
 #include "file.h"
 #include "module.h"
@@ -98,7 +100,8 @@ static void nap(void)
 	mutex_lock(&nap_lock);
 	if (!napper) {
 		napper = kthread_run(F(nap), NULL, -1, "nap");
-		while (napper && (READ_ONCE(napper->state) != THREAD_SLEEPING || READ_ONCE(napper->on_cpu)))
+		while (napper &&
+		       (READ_ONCE(napper->state) != THREAD_SLEEPING || READ_ONCE(napper->on_cpu)))
 			yield();
 	}
 	mutex_unlock(&nap_lock);
@@ -134,7 +137,8 @@ OWN ssize_t F(write)(struct file *f, const char *buf, size_t n, u64 *pos)
 		wake();
 	} else if (parse_hex(buf, length, &seed)) {
 		sum = grow(seed, &calls);
-		printk("%s %016llx: %u calls, result %016llx\n", TEXT(TREE), (unsigned long long)seed, calls, (unsigned long long)sum);
+		printk("%s %016llx: %u calls, result %016llx\n", TEXT(TREE),
+		       (unsigned long long)seed, calls, (unsigned long long)sum);
 	} else {
 		return -EINVAL;
 	}

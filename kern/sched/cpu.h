@@ -63,6 +63,7 @@ void smp_push_call(struct cpu *cpu, struct smp_call *call);
 #define WATCHDOG_S 8
 extern u64 watchdog_due; /* counter value of the next look */
 void watchdog_tick(void); /* timer interrupt */
-void watchdog_touch(void); /* in each turn of a loop that waits for another CPU without schedule() */
+/* in each turn of a loop that waits for another CPU without schedule() */
+void watchdog_touch(void);
 
 #endif

@@ -12,7 +12,8 @@
 #include "print.h"
 
 #define MAX_HANDLERS 16
-#define PARK_NS 100000000 /* longer than a UART of 115200 baud takes for the longest line of console_write() */
+/* longer than a UART of 115200 baud takes for the longest line of console_write() */
+#define PARK_NS 100000000
 
 static struct {
 	unsigned irq;
@@ -107,7 +108,10 @@ notrace void ipi_stop_others(void)
 		cpu_relax();
 }
 
-/* clock_mult = 2^54 * 10^9 / hz, divided in two steps (34 bits, then 20): there is no 128-bit division. */
+/*
+ * clock_mult = 2^54 * 10^9 / hz, divided in two steps (34 bits, then 20): there is no 128-bit
+ * division.
+ */
 void clock_init(const void *fdt)
 {
 	u64 first = 1000000000ul << 34;

@@ -21,7 +21,8 @@ struct tick_hook {
 
 enum { IPI_RESCHEDULE, IPI_CALL, IPI_STOP };
 void ipi_send(unsigned cpu_index, int what);
-void ipi_stop_others(void); /* for panics: the other CPUs call park_cpu(); waits for them, but not for ever */
+/* for panics: the other CPUs call park_cpu(); waits for them, but not for ever */
+void ipi_stop_others(void);
 void __noreturn park_cpu(void); /* wait forever, interrupts masked */
 
 /*

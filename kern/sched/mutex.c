@@ -79,7 +79,8 @@ void mutex_unlock(struct mutex *m)
 	mutex_assert_held(m);
 	__atomic_store_n(&m->owner, NULL, __ATOMIC_RELEASE);
 	current->mutexes--;
-	smp_mb(); /* either the waiter sees the mutex free, or this thread sees the waiter in the queue */
+	/* either the waiter sees the mutex free, or this thread sees the waiter in the queue */
+	smp_mb();
 	if (READ_ONCE(m->waiters.waiters))
 		wake_up(&m->waiters);
 }

@@ -15,7 +15,10 @@
 
 #define TICK_NS 10000000
 #define SHORT_TURN_NS 1000000
-#define RETRY_NS 1000000 /* far longer than an interrupt, even in a slow emulator: the thread must make progress between two */
+/*
+ * far longer than an interrupt, even in a slow emulator: the thread must make progress between two
+ */
+#define RETRY_NS 1000000
 #define SLEEP_NS_MAX (1ul << 60) /* 36 years: the deadline does not overflow */
 
 notrace void run_thread_hooks(enum thread_event event, struct thread *prev, struct thread *next)
@@ -96,7 +99,10 @@ static u64 next_deadline(struct cpu *cpu, struct thread *runs, u64 now)
 	return deadline;
 }
 
-/* Only an earlier deadline is set. A deadline that is no longer needed still fires once, without effect. */
+/*
+ * Only an earlier deadline is set. A deadline that is no longer needed still fires once, without
+ * effect.
+ */
 static void update_timer(struct cpu *cpu, struct thread *next, u64 now)
 {
 	u64 deadline = next_deadline(cpu, next, now);
@@ -149,7 +155,10 @@ static void activate_task(struct cpu *cpu, struct thread *t)
 
 /* ---- the switch ---- */
 
-/* @t is not on a queue and the lock of its CPU is held: task_rq_lock() on another CPU reads t->cpu again. */
+/*
+ * @t is not on a queue and the lock of its CPU is held: task_rq_lock() on another CPU reads t->cpu
+ * again.
+ */
 static void give_to_cpu(struct thread *t, unsigned to)
 {
 	t->queued = true; /* until join_queue(): a wake-up must not queue it */
@@ -219,7 +228,8 @@ static void __schedule(bool preempted)
 	cpu->resched = 0;
 	smp_mb(); /* other CPUs see this CPU's earlier accesses before they see the pass */
 	WRITE_ONCE(cpu->grace, cpu->grace + 1);
-	smp_mb(); /* later loads come after the pass: they read what was published before the grace period */
+	/* later loads come after the pass: they read what was published before the grace period */
+	smp_mb();
 	now = arch_counter();
 	put_prev_task(cpu, prev, preempted);
 	next = dequeue_task(cpu, false) ?: cpu->idle;
@@ -294,8 +304,9 @@ static void retry_soon(struct cpu *cpu)
 }
 
 /*
- * After Ctrl-C: end a program's thread instead of returning from this interrupt (thread.h). False: it cannot end here,
- * or this is the first such interrupt: a program that ends by itself after Ctrl-C, as `sleep` does, gets time for it.
+ * After Ctrl-C: end a program's thread instead of returning from this interrupt (thread.h). False:
+ * it cannot end here, or this is the first such interrupt: a program that ends by itself after
+ * Ctrl-C, as `sleep` does, gets time for it.
  */
 static notrace bool end_program(struct trap_frame *regs)
 {
@@ -375,7 +386,9 @@ void task_call_func(struct thread *t, void (*fn)(struct thread *t, void *arg), v
 	irq_restore(flags);
 }
 
-/* During a migration t->cpu is the new CPU, which runs another thread: t->runtime is complete then. */
+/*
+ * During a migration t->cpu is the new CPU, which runs another thread: t->runtime is complete then.
+ */
 static void add_up(struct thread *t, void *ticks)
 {
 	const struct cpu *cpu = cpu_of(t->cpu);
@@ -419,7 +432,8 @@ static struct cpu *select_task_rq(const struct thread *t)
 	for (unsigned i = 0; i < nr_cpus; i++) {
 		struct cpu *cpu = cpu_of((here->index + i) % nr_cpus);
 
-		if (cpu->online && READ_ONCE(cpu->running) == cpu->idle && !READ_ONCE(cpu->runqueue))
+		if (cpu->online && READ_ONCE(cpu->running) == cpu->idle &&
+		    !READ_ONCE(cpu->runqueue))
 			return cpu;
 	}
 	return here;

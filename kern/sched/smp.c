@@ -17,7 +17,10 @@ void smp_push_call(struct cpu *cpu, struct smp_call *call)
 	ipi_send(cpu->index, IPI_CALL);
 }
 
-/* In interrupt context. A request must not be accessed after `done` is set: it is on its caller's stack. */
+/*
+ * In interrupt context. A request must not be accessed after `done` is set: it is on its caller's
+ * stack.
+ */
 void smp_run_calls(void)
 {
 	struct smp_call *call = __atomic_exchange_n(&this_cpu()->calls, NULL, __ATOMIC_ACQUIRE);

@@ -42,7 +42,8 @@ static bool publish(struct thread *t)
 		last_pid = last_pid % (PID_MAX - 1) + 1;
 	while (pid_in_use(last_pid) && --tries);
 	if (tries) {
-		t->interrupted = t->process && interrupted(); /* under the lock: process_interrupt() does not miss it */
+		/* under the lock: process_interrupt() does not miss it */
+		t->interrupted = t->process && interrupted();
 		t->pid = last_pid;
 		t->all_next = all_threads;
 		all_threads = t;
@@ -198,7 +199,8 @@ bool thread_done(struct thread *t)
 
 bool thread_wait(struct thread *t, bool main)
 {
-	wait_event(&exits, thread_done(t) || (main && READ_ONCE(t->main_returned)) || interrupted());
+	wait_event(&exits,
+		   thread_done(t) || (main && READ_ONCE(t->main_returned)) || interrupted());
 	return thread_done(t);
 }
 
@@ -276,7 +278,11 @@ int thread_join(struct thread *t)
 	int code;
 
 	wait_event(&exits, thread_done(t) || (interrupted() && current->end));
-	if (current->end && !t->end) /* Ctrl-C ended @t, and ends this thread next, unless it holds a mutex: others may still use @t's stack */
+	/*
+	 * Ctrl-C ended @t, and ends this thread next, unless it holds a mutex: others may still use
+	 * @t's stack
+	 */
+	if (current->end && !t->end)
 		wait_event(&exits, interrupted());
 	end_if_interrupted();
 	wait_event(&exits, thread_done(t));

@@ -56,23 +56,29 @@ struct thread_hook {
  */
 struct thread *kthread_run(int (*fn)(void *), void *arg, int cpu, const char *name);
 int thread_join(struct thread *t); /* waits for its exit, frees it, returns its exit code */
-/* Wait until it has exited (return true), until Ctrl-C, or, if @main, until its program's main() has returned. */
+/*
+ * Wait until it has exited (return true), until Ctrl-C, or, if @main, until its program's main()
+ * has returned.
+ */
 bool thread_wait(struct thread *t, bool main);
 bool thread_done(struct thread *t);
 void thread_main_returned(void); /* of the running thread's program: see thread_wait() */
 
 /*
- * A program that is interrupted ends at a safe point. Each of its threads that is flagged calls current->end:
+ * A program that is interrupted ends at a safe point. Each of its threads that is flagged calls
+ * current->end:
  * - in end_if_interrupted(), which thread_join() and app.c's functions call where nothing is held;
- * - instead of returning from an interrupt of the program's own text (_apps). There the thread is in no kernel
- *   function, and irq_exit() has checked that it is in no callback of the tracer, has preemption on, and holds no
- *   mutex.
- * A thread that holds a mutex goes on until it has unlocked it. The program's main thread ends last: it waits for the
- * others and frees their memory, because one thread may use another one's stack.
+ * - instead of returning from an interrupt of the program's own text (_apps). There the thread is
+ *   in no kernel function, and irq_exit() has checked that it is in no callback of the tracer, has
+ *   preemption on, and holds no mutex.
+ * A thread that holds a mutex goes on until it has unlocked it. The program's main thread ends
+ * last: it waits for the others and frees their memory, because one thread may use another one's
+ * stack.
  */
 void end_if_interrupted(void);
 unsigned process_threads(const void *process); /* that have not exited */
-bool process_wait(void); /* wait until the others of current->process have exited (return true), or until Ctrl-C (false) */
+/* wait until the others of current->process have exited (return true), or until Ctrl-C (false) */
+bool process_wait(void);
 void process_interrupt(void); /* the others of current->process */
 void process_join(void); /* all others of current->process */
 void __noreturn thread_exit(int code);
@@ -95,7 +101,10 @@ static inline bool interrupted(void)
 void sched_tick(void);          /* timer interrupt */
 void set_cpu_affinity(int cpu); /* pin the running thread; unpin it if @cpu is -1 or offline */
 
-/* Call fn(t, arg) while @t can neither start nor stop running: with its run-queue lock held, interrupts masked. */
+/*
+ * Call fn(t, arg) while @t can neither start nor stop running: with its run-queue lock held,
+ * interrupts masked.
+ */
 void task_call_func(struct thread *t, void (*fn)(struct thread *t, void *arg), void *arg);
 /* Counter ticks for which @t has run, with its current turn. Context: as wake_up_process(). */
 u64 thread_runtime(struct thread *t);
@@ -159,7 +168,10 @@ struct mutex {
 void mutex_lock(struct mutex *m);
 bool mutex_trylock(struct mutex *m);
 void mutex_unlock(struct mutex *m);
-/* For functions that need @m held. A macro, so that a panic's stack trace starts with that function. */
+/*
+ * For functions that need @m held. A macro, so that a panic's stack trace starts with that
+ * function.
+ */
 #define mutex_assert_held(m)                                                                       \
 	do {                                                                                       \
 		if (unlikely((m)->owner != current))                                               \

@@ -9,7 +9,8 @@
 
 #define LOOK_NS 1000000000
 
-u64 watchdog_due = 1; /* not 0: then it would be in .bss, which the boot clears after a debugger may have written it */
+/* not 0: then it would be in .bss, which the boot clears after a debugger may have written it */
+u64 watchdog_due = 1;
 
 static struct {
 	u64 passes; /* at the last look */
@@ -32,7 +33,8 @@ static void report(struct cpu *cpu, unsigned seconds)
 	char comm[sizeof(t->comm)];
 	int pid = t->pid;
 
-	strlcpy(comm, t->comm, sizeof(comm)); /* the thread may end, and be freed, while printk() waits for another CPU's line */
+	/* the thread may end, and be freed, while printk() waits for another CPU's line */
+	strlcpy(comm, t->comm, sizeof(comm));
 	WRITE_ONCE(cpu->reports, cpu->reports + 1);
 	printk("\nwatchdog: CPU %u has been stuck for %u s, in %pS [%s:%d]\n", cpu->index, seconds,
 	       in, comm, pid);
@@ -54,8 +56,9 @@ void watchdog_tick(void)
 {
 	u64 now = arch_counter(), due = READ_ONCE(watchdog_due);
 
-	if (now < due || !__atomic_compare_exchange_n(&watchdog_due, &due, now + ns_to_ticks(LOOK_NS), false,
-						      __ATOMIC_ACQ_REL, __ATOMIC_RELAXED))
+	if (now < due ||
+	    !__atomic_compare_exchange_n(&watchdog_due, &due, now + ns_to_ticks(LOOK_NS), false,
+					 __ATOMIC_ACQ_REL, __ATOMIC_RELAXED))
 		return;
 	for (unsigned i = 0; i < nr_cpus; i++)
 		if (cpu_of(i)->online)

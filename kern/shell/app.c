@@ -24,7 +24,8 @@ struct process {
 	struct mutex lock; /* protects files[] */
 	struct file *files[MAX_FDS];
 	struct spinlock chunk_lock; /* protects chunks */
-	struct list_node *chunks; /* one node before each object of malloc(); its link is NULL after free() */
+	/* one node before each object of malloc(); its link is NULL after free() */
+	struct list_node *chunks;
 	struct thread *main;
 };
 
@@ -35,7 +36,8 @@ _Static_assert(sizeof(cond_t) == sizeof(struct wait_queue), "app.h's cond_t is a
 static inline __attribute__((always_inline)) struct process *this_process(void)
 {
 	if (unlikely(current->ctx & CTX_HARDIRQ))
-		panic("interrupt_call: the function allocates or frees memory, uses a file or creates a thread: not allowed in an interrupt");
+		panic("interrupt_call: the function allocates or frees memory, uses a file or "
+		      "creates a thread: not allowed in an interrupt");
 	return current->process;
 }
 
@@ -181,7 +183,10 @@ static struct file *file_of(int fd)
 	return fd >= FIRST_FD && fd < MAX_FDS ? p->files[fd] : NULL;
 }
 
-/* The open file @fd with a reference, so that another thread's close() does not free it; done_with() drops it. NULL: @fd is not open. */
+/*
+ * The open file @fd with a reference, so that another thread's close() does not free it;
+ * done_with() drops it. NULL: @fd is not open.
+ */
 static struct file *use(int fd)
 {
 	struct process *p = current->process;
@@ -363,7 +368,8 @@ static inline __attribute__((always_inline)) struct list_node *disown(void *obje
 
 static size_t with_chunk(size_t size)
 {
-	return size < SIZE_MAX - sizeof(struct list_node) ? sizeof(struct list_node) + size : SIZE_MAX;
+	return size < SIZE_MAX - sizeof(struct list_node) ? sizeof(struct list_node) + size
+							  : SIZE_MAX;
 }
 
 void *malloc(size_t size)

@@ -18,7 +18,10 @@ const struct app *app_find(const char *name);
  */
 int app_run(const struct app *app, int argc, char **argv);
 
-/* The main thread of a program is about to exit because of Ctrl-C. If it is the shell's, the shell goes on in another one. */
+/*
+ * The main thread of a program is about to exit because of Ctrl-C. If it is the shell's, the shell
+ * goes on in another one.
+ */
 void shell_thread_ends(void);
 
 #endif

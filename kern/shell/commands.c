@@ -1,4 +1,7 @@
-/* The shell's built-in commands: directories, jobs, threads, and the machine. The other commands are programs. */
+/*
+ * The shell's built-in commands: directories, jobs, threads, and the machine. The other commands
+ * are programs.
+ */
 #include "app.h"
 #include "cpu.h"
 #include "errno.h"
@@ -33,7 +36,8 @@ static int help_main(int argc, char **argv)
 	out_printf("Programs:\n");
 	TABLE_FOR_EACH(const struct app, app, app)
 		help_line(app->name, app->arguments, app->does);
-	return out_printf("`> file` and `>> file` redirect, `;` separates, `&` runs in the background, "
+	return out_printf("`> file` and `>> file` redirect, `;` separates, `&` runs in the "
+			  "background, "
 			  "Ctrl-C interrupts.\n") < 0;
 }
 SHELL_COMMAND("help", help_main, "", "list the commands");
@@ -48,7 +52,8 @@ static int cd_main(int argc, char **argv)
 	err = file_chdir(&current->cwd, path);
 	return err ? complain("cd", path, err) : 0;
 }
-SHELL_COMMAND("cd", cd_main, "[directory]", "change the current directory; without an argument, to /", .alone = true);
+SHELL_COMMAND("cd", cd_main, "[directory]",
+	      "change the current directory; without an argument, to /", .alone = true);
 
 static int pwd_main(int argc, char **argv)
 {
@@ -163,7 +168,8 @@ static int ps_main(int argc, char **argv)
 		printk("ps: there is no thread %s.\n", argv[2]);
 	return !found;
 }
-SHELL_COMMAND("ps", ps_main, "[-s [pid]]", "list the threads with their CPU, state and CPU time; -s: their stacks");
+SHELL_COMMAND("ps", ps_main, "[-s [pid]]",
+	      "list the threads with their CPU, state and CPU time; -s: their stacks");
 
 static void jobs_row(const struct job *job)
 {
@@ -171,7 +177,8 @@ static void jobs_row(const struct job *job)
 	char others[24] = "";
 
 	if (threads > 1)
-		snprintf(others, sizeof(others), " and %u other%s", threads - 1, threads > 2 ? "s" : "");
+		snprintf(others, sizeof(others), " and %u other%s", threads - 1,
+			 threads > 2 ? "s" : "");
 	out_printf("[%d] thread %d%s, %s: %s\n", job->id, job->thread->pid, others,
 		   thread_done(job->thread) ? "done" : "running", job->title);
 }
@@ -207,7 +214,8 @@ static int kill_main(int argc, char **argv)
 	printk("kill: there is no job %lu; `jobs` lists them.\n", (unsigned long)id);
 	return 1;
 }
-SHELL_COMMAND("kill", kill_main, "job", "interrupt a background job, as Ctrl-C does", .alone = true);
+SHELL_COMMAND("kill", kill_main, "job", "interrupt a background job, as Ctrl-C does",
+	      .alone = true);
 
 static u64 own_runtime(void)
 {
@@ -275,14 +283,16 @@ static int reboot_main(int argc, char **argv)
 {
 	firmware_poweroff(true);
 }
-SHELL_COMMAND("reboot", reboot_main, "", "reset the machine; make run then ends with exit status 1");
+SHELL_COMMAND("reboot", reboot_main, "",
+	      "reset the machine; make run then ends with exit status 1");
 
 static int panic_main(int argc, char **argv)
 {
 	char why[128] = "";
 
 	for (int i = 1; i < argc; i++)
-		scnprintf(why + strlen(why), sizeof(why) - strlen(why), i > 1 ? " %s" : "%s", argv[i]);
+		scnprintf(why + strlen(why), sizeof(why) - strlen(why), i > 1 ? " %s" : "%s",
+			  argv[i]);
 	panic("%s", *why ? why : "requested in the shell");
 }
 SHELL_COMMAND("panic", panic_main, "[why]", "cause a panic");

@@ -1,16 +1,19 @@
 /*
  * Commands for a program that types here over a serial line that may lose, double or change bytes.
  *
- *	ask NUMBER CRC "COMMAND"	Run the command, and keep what is printed meanwhile. It does not run if the CRC is
- *					not that of "NUMBER COMMAND", nor if the number is not the last one's plus 1.
- *	lines FIRST COUNT [FILE]	Print these lines of the file, or of what the last command printed, as frames.
+ *	ask NUMBER CRC "COMMAND"	Run the command, and keep what is printed meanwhile. It does
+ *					not run if the CRC is not that of "NUMBER COMMAND", nor if
+ *					the number is not the last one's plus 1.
+ *	lines FIRST COUNT [FILE]	Print these lines of the file, or of what the last command
+ *					printed, as frames.
  *
- *	text				Print the CRC of each KiB of the kernel's text, as it is in memory now.
+ *	text				Print the CRC of each KiB of the kernel's text, as it is in
+ *					memory now.
  *
- * A frame is a line: a kind, the number of the last command, an index, a CRC and a text, as in ":7 0 1a2b3c4d some text".
- * The CRC is that of ":7 0 some text". Kinds: ':' a whole line; '+' a part of one, which goes on in the next frame; '.' the
- * end, whose index is the number of frames before it, and whose text is "cut" if more was printed than is kept.
- * The CRC is zlib's crc32.
+ * A frame is a line: a kind, the number of the last command, an index, a CRC and a text, as in ":7
+ * 0 1a2b3c4d some text". The CRC is that of ":7 0 some text". Kinds: ':' a whole line; '+' a part
+ * of one, which goes on in the next frame; '.' the end, whose index is the number of frames before
+ * it, and whose text is "cut" if more was printed than is kept. The CRC is zlib's crc32.
  */
 #include "errno.h"
 #include "job.h"
@@ -50,7 +53,8 @@ static int ask_main(int argc, char **argv)
 		return 1;
 	}
 	if (asked != number + 1) {
-		printk("ask: the last command's number is %lu; this one was not run.\n", (unsigned long)number);
+		printk("ask: the last command's number is %lu; this one was not run.\n",
+		       (unsigned long)number);
 		return 1;
 	}
 	if (!kept && !(kept = kmalloc(KEPT)))
@@ -61,7 +65,9 @@ static int ask_main(int argc, char **argv)
 	kept_len = console_keep(NULL, 0);
 	return 0;
 }
-SHELL_COMMAND("ask", ask_main, "number crc \"..\"", "for a program on an unreliable serial line: run a command once and keep its output", .alone = true);
+SHELL_COMMAND("ask", ask_main, "number crc \"..\"",
+	      "for a program on an unreliable serial line: run a command once and keep its output",
+	      .alone = true);
 
 /* A source of text: a file, or what was kept. */
 struct text {
@@ -89,7 +95,8 @@ static bool send_frame(char kind, u64 index, const char *text, size_t n)
 	char frame[TEXT_MAX + 64], *end = frame;
 	u32 crc;
 
-	end += scnprintf(frame, 64, "%c%lu %lu ", kind, (unsigned long)number, (unsigned long)index);
+	end += scnprintf(frame, 64, "%c%lu %lu ", kind, (unsigned long)number,
+			 (unsigned long)index);
 	crc = crc32(crc32(0, frame, end - frame), text, n);
 	end += scnprintf(end, 16, "%08x ", crc);
 	memcpy(end, text, n);
@@ -124,7 +131,8 @@ static int lines_main(int argc, char **argv)
 	u64 first, count;
 	int err = 0, status;
 
-	if (argc < 3 || argc > 4 || kstrtou64(argv[1], 10, &first) || kstrtou64(argv[2], 10, &count))
+	if (argc < 3 || argc > 4 || kstrtou64(argv[1], 10, &first) ||
+	    kstrtou64(argv[2], 10, &count))
 		return shell_usage("lines first count [file]");
 	memset(&t, 0, sizeof(t));
 	if (argc == 4)
@@ -136,7 +144,8 @@ static int lines_main(int argc, char **argv)
 		file_close(t.file);
 	return status;
 }
-SHELL_COMMAND("lines", lines_main, "first count [file]", "the same: lines of a file, or of what was kept, each with a CRC", .alone = true);
+SHELL_COMMAND("lines", lines_main, "first count [file]",
+	      "the same: lines of a file, or of what was kept, each with a CRC", .alone = true);
 
 static int text_main(int argc, char **argv)
 {

@@ -9,7 +9,8 @@ struct job {
 	int id;
 	struct thread *thread;
 	struct command_line line; /* its words are in text */
-	struct file *out;         /* its redirection, while open; here because Ctrl-C may end a program's thread */
+	/* its redirection, while open; here because Ctrl-C may end a program's thread */
+	struct file *out;
 	char text[LINE_MAX];
 	char title[40];
 	struct job *next;

@@ -27,7 +27,8 @@ struct line {
 	unsigned escape, number; /* inside an escape sequence: its state, its parameter */
 	bool after_return;       /* "\r\n" is one Enter */
 	char history[LINE_HISTORY][LINE_MAX];
-	unsigned lines, back;  /* lines remembered so far; how many of them back the shown line is */
+	/* lines remembered so far; how many of them back the shown line is */
+	unsigned lines, back;
 	char draft[LINE_MAX];  /* the typed text, while an older line is shown */
 	const char *prompt;
 	void (*write)(const char *s, size_t n);

@@ -133,7 +133,9 @@ static int take_argument(struct cursor *in, struct command_line *c)
 	if (!word)
 		return -EINVAL;
 	if (is_descriptor(word, in))
-		return refuse(c, "only the output can be redirected: write '>' without a number before it");
+		return refuse(
+			c,
+			"only the output can be redirected: write '>' without a number before it");
 	c->argv[c->argc++] = word;
 	return 0;
 }

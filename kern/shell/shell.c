@@ -242,8 +242,10 @@ static bool wait_foreground(struct job *job)
 		return stopped;
 	}
 	job_keep(job);
-	printk(stopped ? "%s does not respond to Ctrl-C; it continues in the background as job %d.\n" :
-			 "main() of %s has returned; its threads continue in the background as job %d.\n",
+	printk(stopped ? "%s does not respond to Ctrl-C; it continues in the background as job "
+			 "%d.\n"
+		       : "main() of %s has returned; its threads continue in the background as job "
+			 "%d.\n",
 	       job->line.argv[0], job->id);
 	return stopped;
 }
@@ -361,12 +363,14 @@ int shell_main(void *ended)
 		console_report_loss();
 		r = read_line();
 		if (r == LINE_TOO_LONG)
-			printk("shell: a line has at most %d characters; this one has more and was not run.\n",
+			printk("shell: a line has at most %d characters; this one has more and was "
+			       "not run.\n",
 			       LINE_MAX - 1);
 		else if (r == LINE_DAMAGED)
 			printk("shell: bytes of the line were lost; it was not run.\n");
 		else if (r == LINE_NOISE)
-			printk("shell: %u bytes of the line are not text; it was not run.\n", line.noise);
+			printk("shell: %u bytes of the line are not text; it was not run.\n",
+			       line.noise);
 		if (r != LINE_DONE)
 			continue;
 		line_remember(&line);

@@ -24,7 +24,8 @@ struct shell_command {
 };
 /* An empty usage: the command takes no arguments. */
 #define SHELL_COMMAND(n, f, u, h, ...)                                                        \
-	TABLE_ENTRY(const struct shell_command, shell_command, f##_command) = {n, u, h, f, ##__VA_ARGS__}
+	TABLE_ENTRY(const struct shell_command, shell_command, f##_command) =                 \
+		{n, u, h, f, ##__VA_ARGS__}
 
 /*
  * Split a line into words: quotes ('...' and "..."), backslash, '>' and '>>'
@@ -49,7 +50,10 @@ char *shell_split(char *line);
 int out_printf(const char *fmt, ...) __printf(1, 2);
 ssize_t out_write(const void *buf, size_t n);
 struct node *shell_cwd(void);
-/* Read and run lines, for ever. @ended: the thread in which the shell was until now, to be joined; or NULL. */
+/*
+ * Read and run lines, for ever. @ended: the thread in which the shell was until now, to be joined;
+ * or NULL.
+ */
 int shell_main(void *ended);
 
 /* Print "cat: foo: No such file or directory (ENOENT)" on the console. Return: exit status 1. */

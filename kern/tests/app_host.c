@@ -56,7 +56,8 @@ void log_call(void *function, void *parent, unsigned long x, unsigned long room)
 #ifdef __x86_64__
 __asm__(".globl __fentry__\n"
 	"__fentry__:\n"
-	"	push %rax; push %rdi; push %rsi; push %rdx; push %rcx; push %r8; push %r9; push %r10\n"
+	"	push %rax; push %rdi; push %rsi; push %rdx; push %rcx; push %r8\n"
+	"	push %r9; push %r10\n"
 	"	mov 64(%rsp), %rdi\n"
 	"	mov %rsi, %r10; mov 72(%rsp), %rsi; mov %rdx, %rcx; mov %r10, %rdx\n"
 	"	call log_call\n"

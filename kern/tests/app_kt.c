@@ -76,8 +76,10 @@ static int test_app(int argc, char **argv)
 	kt_begin();
 	app_run(&app, 0, NULL);
 	kt_promise(while_reading == -EBUSY && after_reading >= 3,
-		   "a file that is read from is closed when the read ends: %d, then %d", while_reading, after_reading);
-	kt_promise(write_after_main() == 5, "a thread that outlives main() writes where main() did: %d", put);
+		   "a file that is read from is closed when the read ends: %d, then %d",
+		   while_reading, after_reading);
+	kt_promise(write_after_main() == 5,
+		   "a thread that outlives main() writes where main() did: %d", put);
 	return kt_end();
 }
 SHELL_COMMAND("test-app", test_app, "", "threads that outlast a descriptor, and their program");

@@ -1,4 +1,7 @@
-/* Runs kernel_main() up to the first interrupt with a device tree, and notes the registers and instructions that it would use. */
+/*
+ * Runs kernel_main() up to the first interrupt with a device tree, and notes the registers and
+ * instructions that it would use.
+ */
 #include "board_host.h"
 
 #include "console.h"
@@ -27,7 +30,8 @@ u64 clock_hz, clock_mult;
 
 int host_insn(const char *text)
 {
-	static const char cleans[] = "\"dc civac, %0\\n\\tdsb sy\\n\\tsev\""; /* what was written for a CPU without caches */
+	/* what was written for a CPU without caches */
+	static const char cleans[] = "\"dc civac, %0\\n\\tdsb sy\\n\\tsev\"";
 	static const char cleans_line[] = "\"dc civac, %0\" ";
 
 	if (!strncmp(text, "\"smc", 4) || !strncmp(text, "\"hvc", 4))
@@ -66,7 +70,8 @@ void *fdt_iomap(const void *fdt, int node, int index)
 		ioremapped[ioremaps++] = pa;
 	return (void *)pa;
 }
-struct sbi_result sbi_call(unsigned long ext, unsigned long fid, unsigned long a0, unsigned long a1, unsigned long a2, unsigned long a3)
+struct sbi_result sbi_call(unsigned long ext, unsigned long fid, unsigned long a0, unsigned long a1,
+			   unsigned long a2, unsigned long a3)
 {
 	return (struct sbi_result){0};
 }

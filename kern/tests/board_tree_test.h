@@ -40,7 +40,8 @@ static std::string text_of(const range_list &l)
 }
 
 /* In a process of its own: the kernel decides once for each boot. */
-static Decided decided(const std::vector<char> &tree, u64 boot_hwid, unsigned long image, unsigned long fdt)
+static Decided decided(const std::vector<char> &tree, u64 boot_hwid, unsigned long image,
+		       unsigned long fdt)
 {
 	Decided got{};
 	int ends[2], status;
@@ -63,17 +64,23 @@ static Decided decided(const std::vector<char> &tree, u64 boot_hwid, unsigned lo
 	_exit(write(ends[1], &got, sizeof(got)) != sizeof(got));
 }
 
-/* The tree of kern/tests/board_trees.py, changed by these commands of fdtput's. Empty: it could not be fetched. */
+/*
+ * The tree of kern/tests/board_trees.py, changed by these commands of fdtput's. Empty: it could not
+ * be fetched.
+ */
 static std::vector<char> tree_of(const std::string &board, const std::vector<std::string> &changes)
 {
-	std::string source = "build/boards/" + board + ".dtb", copy = "build/host/" + board + "." + std::to_string(getpid()) + ".dtb";
+	std::string source = "build/boards/" + board + ".dtb",
+		    copy = "build/host/" + board + "." + std::to_string(getpid()) + ".dtb";
 	std::vector<char> tree;
 
 	if (!std::ifstream(source).good())
 		return tree;
 	EXPECT_EQ(0, system(("cp " + source + " " + copy).c_str()));
 	for (const std::string &change : changes)
-		EXPECT_EQ(0, system(("fdtput " + change.substr(0, change.find(' ')) + " " + copy + change.substr(change.find(' '))).c_str()));
+		EXPECT_EQ(0, system(("fdtput " + change.substr(0, change.find(' ')) + " " + copy +
+				     change.substr(change.find(' ')))
+					    .c_str()));
 	std::ifstream in(copy, std::ios::binary);
 	tree.assign((std::istreambuf_iterator<char>(in)), {});
 	EXPECT_EQ(0, unlink(copy.c_str()));
@@ -97,11 +104,11 @@ static std::string missing()
 	return why.empty() ? "make host-tests fetches the boards' device trees" : why;
 }
 
-#define TREE(name, board, ...)                                                                            \
-	std::vector<char> name = tree_of(board, {__VA_ARGS__});                                               \
-	if (name.empty()) {                                                                                   \
-		printf("skipped: the device tree of %s: %s\n", board, missing().c_str());                          \
-		GTEST_SKIP();                                                                                     \
+#define TREE(name, board, ...) \
+	std::vector<char> name = tree_of(board, {__VA_ARGS__}); \
+	if (name.empty()) { \
+		printf("skipped: the device tree of %s: %s\n", board, missing().c_str()); \
+		GTEST_SKIP(); \
 	}
 
 #endif

@@ -1,5 +1,9 @@
-// needs: kern/console/console.c kern/base/print.c kern/base/printk.c kern/base/string.c -DKERNEL_NAMES -Ikern/tests/host -Ikern/tests
-/* Input that was lost, in the UART or in the console's ring, is counted, and the reader prints the count. */
+// needs: kern/console/console.c kern/base/print.c kern/base/printk.c kern/base/string.c
+// needs: -DKERNEL_NAMES -Ikern/tests/host -Ikern/tests
+/*
+ * Input that was lost, in the UART or in the console's ring, is counted, and the reader prints the
+ * count.
+ */
 #include <algorithm>
 #include <deque>
 #include <gtest/gtest.h>
@@ -57,7 +61,10 @@ static void receives(std::deque<int> bytes)
 	shown = "";
 }
 
-/* The reader does not wait: it has been interrupted. '!' stands before a byte that says that bytes were lost. */
+/*
+ * The reader does not wait: it has been interrupted. '!' stands before a byte that says that bytes
+ * were lost.
+ */
 static std::string read_marked()
 {
 	std::string text;
@@ -85,7 +92,8 @@ static std::string reported()
 
 static std::string lost(int n)
 {
-	return "\n" + std::to_string(n) + " bytes of input were lost: they came faster than they were read.\n";
+	return "\n" + std::to_string(n) +
+	       " bytes of input were lost: they came faster than they were read.\n";
 }
 
 /* The UART receives all of it, in several interrupts if need be. */
@@ -100,7 +108,8 @@ TEST(console, the_reader_says_how_often_the_uart_overran)
 {
 	receives({'a', UART_OVERRUN | 'b', 'c', UART_OVERRUN | 'd'});
 	EXPECT_EQ("abcd", read_all());
-	EXPECT_EQ("\nThe UART overran 2 times: it lost bytes of input before they were read.\n", shown);
+	EXPECT_EQ("\nThe UART overran 2 times: it lost bytes of input before they were read.\n",
+		  shown);
 	receives({'e'});
 	EXPECT_EQ("e", read_all());
 	EXPECT_EQ("", shown) << "each overrun is counted once";
@@ -124,7 +133,8 @@ TEST(console, ctrl_c_after_an_overrun_interrupts)
 	console_set_foreground(nullptr, nullptr);
 	EXPECT_EQ(1, interrupts);
 	EXPECT_EQ("", read_all()) << "what was typed before it is discarded";
-	EXPECT_EQ("\nThe UART overran 1 times: it lost bytes of input before they were read.\n", shown);
+	EXPECT_EQ("\nThe UART overran 1 times: it lost bytes of input before they were read.\n",
+		  shown);
 }
 
 TEST(console, output_is_kept_while_it_is_asked_for)
@@ -215,7 +225,10 @@ TEST(console, ctrl_c_discards_a_line_that_does_not_fit)
 	EXPECT_NE("", reported());
 }
 
-/* What an overrun loses comes after the bytes that the UART holds: any of these lines may be the damaged one. */
+/*
+ * What an overrun loses comes after the bytes that the UART holds: any of these lines may be the
+ * damaged one.
+ */
 TEST(console, an_overrun_marks_each_line_that_it_may_have_damaged)
 {
 	receives({UART_OVERRUN | 'a', '\n', 'b'});

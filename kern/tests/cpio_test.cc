@@ -37,9 +37,9 @@ static Bytes make_archive()
 	char dir[] = "/tmp/cpio_test.XXXXXX";
 	std::string d = mkdtemp(dir);
 	auto run = [](const std::string &c) { EXPECT_EQ(0, system(c.c_str())) << c; };
-	run("mkdir -p " + d + "/in/data/deep && printf 'hello\\n' > " + d + "/in/data/hello && : > " + d +
-	    "/in/empty && head -c 4099 /dev/zero > " + d + "/in/data/deep/zeros && chmod 755 " + d +
-	    "/in/data && chmod 640 " + d + "/in/empty");
+	run("mkdir -p " + d + "/in/data/deep && printf 'hello\\n' > " + d +
+	    "/in/data/hello && : > " + d + "/in/empty && head -c 4099 /dev/zero > " + d +
+	    "/in/data/deep/zeros && chmod 755 " + d + "/in/data && chmod 640 " + d + "/in/empty");
 	run("cd " + d + "/in && find . | LC_ALL=C sort | cpio --quiet -o -H newc > ../a.cpio");
 	std::ifstream in(d + "/a.cpio", std::ios::binary);
 	Bytes b((std::istreambuf_iterator<char>(in)), {});
@@ -71,7 +71,8 @@ TEST(cpio, unpacks_files_and_directories)
 {
 	ASSERT_EQ(0, cpio_unpack(archive().data(), archive().size()));
 	EXPECT_EQ(5u, tree.size());
-	EXPECT_EQ("hello\n", std::string((char *)tree["/data/hello"].data, tree["/data/hello"].size));
+	EXPECT_EQ("hello\n",
+		  std::string((char *)tree["/data/hello"].data, tree["/data/hello"].size));
 	EXPECT_EQ(4099u, tree["/data/deep/zeros"].size);
 	EXPECT_EQ(0u, tree["/empty"].size);
 	EXPECT_EQ(0640, tree["/empty"].mode);

@@ -73,7 +73,10 @@ static void stack_overflow(void)
 	overflow_stack(1);
 }
 
-/* Ways to recurse: alone, or two functions in turn. Small frames, of which a stack has room for hundreds. */
+/*
+ * Ways to recurse: alone, or two functions in turn. Small frames, of which a stack has room for
+ * hundreds.
+ */
 static volatile u64 depth;
 static void (*volatile at_depth)(void);
 static __noipa u64 recurse(u64 n)
@@ -232,7 +235,10 @@ static void move_unpreemptible(void)
 static void serve_nothing(void *unused)
 {
 }
-/* The console's registers are mapped first, then the interrupt controller's. The panic can neither print nor stop other CPUs. */
+/*
+ * The console's registers are mapped first, then the interrupt controller's. The panic can neither
+ * print nor stop other CPUs.
+ */
 static void unmap_devices(void)
 {
 	mmu_unmap(MMIO_BASE, KiB(64));

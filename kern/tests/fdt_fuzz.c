@@ -1,9 +1,12 @@
-// needs: kern/base/fdt.c kern/mm/memory.c kern/base/string.c -DKERNEL_NAMES -Ikern/ftrace/tests/host -Ikern/tests -include kern/tests/host.h -DKERNEL_BASE=0x10000000ul -DALIAS_BASE=0x30000000ul -D_start=image_start -D_end=image_end -fno-pie -no-pie
+// needs: kern/base/fdt.c kern/mm/memory.c kern/base/string.c -DKERNEL_NAMES
+// needs: -Ikern/ftrace/tests/host -Ikern/tests -include kern/tests/host.h
+// needs: -DKERNEL_BASE=0x10000000ul -DALIAS_BASE=0x30000000ul -D_start=image_start -D_end=image_end
+// needs: -fno-pie -no-pie
 // seeds: trees
 /*
- * libFuzzer's target for the reader of device trees, and for the lists of memory that are made from one: any
- * bytes, in a buffer of exactly their size. The sanitizers find an access outside of it, libFuzzer a walk that
- * does not end.
+ * libFuzzer's target for the reader of device trees, and for the lists of memory that are made from
+ * one: any bytes, in a buffer of exactly their size. The sanitizers find an access outside of it,
+ * libFuzzer a walk that does not end.
  */
 #include "errno.h"
 #include "fdt.h"
@@ -54,7 +57,8 @@ static void ask_node(const void *fdt, int node)
 static void sorted(const struct range_list *l)
 {
 	for (unsigned i = 0; i < l->count; i++)
-		if (l->range[i].start >= l->range[i].end || (i && l->range[i - 1].end > l->range[i].start))
+		if (l->range[i].start >= l->range[i].end ||
+		    (i && l->range[i - 1].end > l->range[i].start))
 			abort();
 }
 
@@ -71,7 +75,8 @@ static void ask(const void *fdt)
 	unsigned nodes = 0;
 	u64 hwid;
 
-	for (int n = fdt_next_node(fdt, -1, NULL); n >= 0 && nodes++ < 200; n = fdt_next_node(fdt, n, NULL))
+	for (int n = fdt_next_node(fdt, -1, NULL); n >= 0 && nodes++ < 200;
+	     n = fdt_next_node(fdt, n, NULL))
 		ask_node(fdt, n);
 	for (int n = -1; (n = fdt_next_cpu(fdt, n, &hwid)) >= 0;)
 		;
@@ -79,7 +84,8 @@ static void ask(const void *fdt)
 	boot_fdt_pa = 0x88000000;
 	ram.count = taken.count = 0;
 	initrd = (struct range){0, 0};
-	if (memory_init(fdt) == 0 && (!holds(&ram, kernel_pa) || !holds(&taken, kernel_pa) || !holds(&taken, kernel_pa + 0xff000)))
+	if (memory_init(fdt) == 0 && (!holds(&ram, kernel_pa) || !holds(&taken, kernel_pa) ||
+				      !holds(&taken, kernel_pa + 0xff000)))
 		abort();
 	sorted(&ram);
 	sorted(&taken);

@@ -78,7 +78,8 @@ TEST_F(fdt_reader, visits_the_nodes_that_libfdt_visits)
 TEST_F(fdt_reader, finds_every_property_as_libfdt_does)
 {
 	for (int n = fdt_next_node(fdt, -1, nullptr); n >= 0; n = fdt_next_node(fdt, n, nullptr))
-		for (int p = fdt_first_property_offset(fdt, n); p >= 0; p = fdt_next_property_offset(fdt, p)) {
+		for (int p = fdt_first_property_offset(fdt, n); p >= 0;
+		     p = fdt_next_property_offset(fdt, p)) {
 			const char *name;
 			int want, len;
 			const void *value = fdt_getprop_by_offset(fdt, p, &name, &want);
@@ -86,7 +87,8 @@ TEST_F(fdt_reader, finds_every_property_as_libfdt_does)
 			ASSERT_EQ(want, len);
 		}
 	EXPECT_EQ(nullptr, fdt_prop(fdt, 0, "absent", nullptr));
-	EXPECT_EQ(nullptr, fdt_prop(fdt, 0, "compat", nullptr)) << "a prefix of a name is not the name";
+	EXPECT_EQ(nullptr, fdt_prop(fdt, 0, "compat", nullptr))
+		<< "a prefix of a name is not the name";
 }
 
 TEST_F(fdt_reader, resolves_every_path)
@@ -109,7 +111,8 @@ TEST_F(fdt_reader, resolves_every_path)
 
 TEST_F(fdt_reader, finds_by_compatible_and_phandle)
 {
-	for (const char *c : {"simple", "simple-bus", "ns16550a", "snps,dw-apb-uart", "deep", "sim"}) {
+	for (const char *c :
+	     {"simple", "simple-bus", "ns16550a", "snps,dw-apb-uart", "deep", "sim"}) {
 		int lib = -1, n = -1;
 		do {
 			lib = fdt_node_offset_by_compatible(fdt, lib, c);
@@ -147,11 +150,13 @@ TEST_F(fdt_reader, translates_addresses_through_every_bus)
 	EXPECT_EQ(0x100u, size);
 	ASSERT_EQ(0, fdt_reg(fdt, at("/soc/serial@40000010"), 0, &addr, &size));
 	EXPECT_EQ(0x200000010u, addr);
-	EXPECT_EQ(-EINVAL, fdt_reg(fdt, at("/soc/serial@40000010"), 1, &addr, &size)) << "in no range";
+	EXPECT_EQ(-EINVAL, fdt_reg(fdt, at("/soc/serial@40000010"), 1, &addr, &size))
+		<< "in no range";
 	EXPECT_EQ(-ENOENT, fdt_reg(fdt, at("/soc/serial@40000010"), 2, &addr, &size));
 	ASSERT_EQ(0, fdt_reg(fdt, at("/soc/bus@2000/deep"), 0, &addr, &size));
 	EXPECT_EQ(0x10002010u, addr);
-	EXPECT_EQ(-EINVAL, fdt_reg(fdt, at("/soc/wall/behind@5"), 0, &addr, &size)) << "no ranges at all";
+	EXPECT_EQ(-EINVAL, fdt_reg(fdt, at("/soc/wall/behind@5"), 0, &addr, &size))
+		<< "no ranges at all";
 	ASSERT_EQ(0, fdt_reg(fdt, at("/memory"), 1, &addr, &size));
 	EXPECT_EQ(0x100000000u, addr);
 	EXPECT_EQ(0x1000u, size);
@@ -199,19 +204,23 @@ TEST_F(fdt_reader, the_cpus_are_those_that_are_enabled_and_have_an_mmu)
 TEST_F(fdt_reader, an_interrupt_has_the_cells_of_its_controller)
 {
 	u32 cell[3];
-	EXPECT_EQ(at("/irqs/gic"), fdt_interrupt(fdt, at("/irqs/timer"), 1, cell)) << "the parent's interrupt-parent";
+	EXPECT_EQ(at("/irqs/gic"), fdt_interrupt(fdt, at("/irqs/timer"), 1, cell))
+		<< "the parent's interrupt-parent";
 	EXPECT_EQ(1u, cell[0]);
 	EXPECT_EQ(14u, cell[1]);
 	EXPECT_EQ(8u, cell[2]);
 	EXPECT_EQ(-EINVAL, fdt_interrupt(fdt, at("/irqs/timer"), 2, cell));
 	EXPECT_EQ(-EINVAL, fdt_interrupt(fdt, at("/irqs/timer"), -1, cell));
-	EXPECT_EQ(fdt_by_phandle(fdt, 77), fdt_interrupt(fdt, at("/irqs/near"), 0, cell)) << "its own";
+	EXPECT_EQ(fdt_by_phandle(fdt, 77), fdt_interrupt(fdt, at("/irqs/near"), 0, cell))
+		<< "its own";
 	EXPECT_EQ(10u, cell[0]);
 	EXPECT_EQ(0u, cell[1]);
-	EXPECT_EQ(fdt_by_phandle(fdt, 77), fdt_interrupt(fdt, at("/irqs/extended"), 0, cell)) << "preferred to interrupts";
+	EXPECT_EQ(fdt_by_phandle(fdt, 77), fdt_interrupt(fdt, at("/irqs/extended"), 0, cell))
+		<< "preferred to interrupts";
 	EXPECT_EQ(53u, cell[0]);
 	EXPECT_EQ(-EINVAL, fdt_interrupt(fdt, at("/irqs/extended"), 1, cell));
-	for (const char *bad : {"/irqs/bad1", "/irqs/bad2", "/irqs/bad3", "/irqs/bad4", "/irqs/bad5", "/orphan", "/chosen"})
+	for (const char *bad : {"/irqs/bad1", "/irqs/bad2", "/irqs/bad3", "/irqs/bad4",
+				"/irqs/bad5", "/orphan", "/chosen"})
 		EXPECT_GT(0, fdt_interrupt(fdt, at(bad), 0, cell)) << bad;
 }
 
@@ -221,11 +230,13 @@ static void ask_everything(const void *fdt)
 	u64 addr, size;
 	u32 v;
 	int depth = -1, len, left = 4000;
-	for (int n = fdt_next_node(fdt, -1, &depth); n >= 0 && left--; n = fdt_next_node(fdt, n, &depth)) {
+	for (int n = fdt_next_node(fdt, -1, &depth); n >= 0 && left--;
+	     n = fdt_next_node(fdt, n, &depth)) {
 		const char *name = fdt_name(fdt, n);
 		ASSERT_NE(nullptr, name);
 		(void)std::string(name);
-		for (const char *p : {"reg", "ranges", "status", "compatible", "bootargs", "phandle"})
+		for (const char *p :
+		     {"reg", "ranges", "status", "compatible", "bootargs", "phandle"})
 			if (const char *value = (const char *)fdt_prop(fdt, n, p, &len))
 				(void)std::string(value, len);
 		fdt_available(fdt, n);

@@ -102,9 +102,11 @@ TEST(File, errors_are_linux_s)
 	EXPECT_EQ(file_open(nullptr, "/tmp/f/g", WRONLY | CREAT, &f), -20);
 	EXPECT_EQ(file_open(nullptr, "/tmp/f/", RDONLY, &f), -20);
 	EXPECT_EQ(file_open(nullptr, "/tmp", WRONLY, &f), -21);
-	EXPECT_EQ(file_open(nullptr, "/tmp", RDONLY | TRUNC, &f), -21) << "a directory's data is its owner's";
+	EXPECT_EQ(file_open(nullptr, "/tmp", RDONLY | TRUNC, &f), -21)
+		<< "a directory's data is its owner's";
 	EXPECT_EQ(file_open(nullptr, "/tmp/new/", WRONLY | CREAT, &f), -21);
-	EXPECT_EQ(file_open(nullptr, ("/tmp/" + std::string(300, 'x')).c_str(), WRONLY | CREAT, &f), -36);
+	EXPECT_EQ(file_open(nullptr, ("/tmp/" + std::string(300, 'x')).c_str(), WRONLY | CREAT, &f),
+		  -36);
 	EXPECT_EQ(file_mkdir(nullptr, "/tmp"), -17);
 	EXPECT_EQ(file_mkdir(nullptr, "/tmp/d"), 0);
 	put("/tmp/d/f", "x");
@@ -194,7 +196,8 @@ TEST(Seq, items_come_out_whole_and_once)
 		host_make_special(path.c_str(), items);
 		for (int i = 0; i < items; i++)
 			if (i % 7)
-				want += "item " + std::to_string(i) + std::string(i * 10, '.') + "\n";
+				want += "item " + std::to_string(i) + std::string(i * 10, '.') +
+					"\n";
 		for (size_t chunk : {1u, 3u, 64u, 4096u, 1000000u})
 			EXPECT_EQ(get(path.c_str(), chunk), want) << chunk;
 	}
@@ -215,14 +218,16 @@ TEST(File, behaves_as_a_map_of_strings)
 			model[path] = text;
 			break;
 		case 1:
-			EXPECT_EQ(put(path.c_str(), text, WRONLY | CREAT | APPEND), ssize_t(text.size()));
+			EXPECT_EQ(put(path.c_str(), text, WRONLY | CREAT | APPEND),
+				  ssize_t(text.size()));
 			model[path] += text;
 			break;
 		case 2:
 			EXPECT_EQ(file_remove(nullptr, path.c_str()), model.erase(path) ? 0 : -2);
 			break;
 		default:
-			EXPECT_EQ(get(path.c_str(), 1 + random() % 100), model.count(path) ? model[path] : "error 2");
+			EXPECT_EQ(get(path.c_str(), 1 + random() % 100),
+				  model.count(path) ? model[path] : "error 2");
 		}
 	}
 }
@@ -303,7 +308,8 @@ TEST(File, a_module_that_goes_has_no_open_file_and_gets_none)
 	host_make("/dev/other", 0644, "x");
 	ASSERT_EQ(file_open(nullptr, "/dev/items", RDONLY, &f), 0);
 	EXPECT_EQ(going(host_items_ops), -16) << "one is open";
-	EXPECT_EQ(file_open(nullptr, "/dev/items", RDONLY, &g), 0) << "and another one can be opened after that";
+	EXPECT_EQ(file_open(nullptr, "/dev/items", RDONLY, &g), 0)
+		<< "and another one can be opened after that";
 	file_close(g);
 	file_close(f);
 	EXPECT_EQ(going(host_items_ops), 0);

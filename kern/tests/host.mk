@@ -5,7 +5,7 @@
 # take twice as long to compile with UBSan, and longer with -O1. The headers that all of them include
 # are compiled once; the compiler reads the result only with the same options, so none is
 # position-independent: some tests need their addresses in 32 bits.
-# A test names what it is linked with in its first line: `// needs: kern/base/fdt.c -lfdt`.
+# A test names what it is linked with in its first lines: `// needs: kern/base/fdt.c -lfdt`.
 MAKEFLAGS += --no-builtin-rules --no-builtin-variables
 .SUFFIXES:
 .DELETE_ON_ERROR:

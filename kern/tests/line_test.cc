@@ -136,8 +136,9 @@ TEST_F(Line, has_a_limit)
 /* Whatever the rest of such a line holds, it is discarded, and it prints nothing. */
 TEST_F(Line, refuses_what_is_too_long)
 {
-	for (std::string rest : {std::string(22000, 'y'), std::string("\0\xc3\xa4\xff", 4), "\033[1" + std::string(2000, '5'),
-				 std::string("\033[C\033[1;5C\tz\033")}) {
+	for (std::string rest :
+	     {std::string(22000, 'y'), std::string("\0\xc3\xa4\xff", 4),
+	      "\033[1" + std::string(2000, '5'), std::string("\033[C\033[1;5C\tz\033")}) {
 		feed(std::string(LINE_MAX - 1, 'x') + "y");
 		bells = 0;
 		EXPECT_EQ(feed(rest), LINE_MORE);

@@ -85,8 +85,9 @@ static void test_objects(void)
 	for (unsigned i = 0; i < nr_cpus; i++)
 		wrong += thread_join(t[i]);
 	kt_promise(!wrong, "objects keep what was written into them (%lu do not)", wrong);
-	kt_promise(pages_free_count() + 64 * nr_cpus >= before, "the pages of freed objects are free again (%lu of %lu)",
-		   pages_free_count(), before);
+	kt_promise(pages_free_count() + 64 * nr_cpus >= before,
+		   "the pages of freed objects are free again (%lu of %lu)", pages_free_count(),
+		   before);
 }
 
 static bool was_reserved(unsigned long pa)
@@ -109,8 +110,8 @@ static void test_every_page(void)
 		all = p;
 		count++;
 	}
-	kt_promise(pages_free_count() == 0 && count == before, "every free page can be taken (%lu of %lu)",
-		   count, before);
+	kt_promise(pages_free_count() == 0 && count == before,
+		   "every free page can be taken (%lu of %lu)", count, before);
 	kt_promise(!kmalloc(9000) && !kzalloc(MiB(64)), "an allocation that is too large is NULL");
 	kt_promise(!reserved, "no reserved page is given out (%lu are)", reserved);
 	while ((p = all)) {
@@ -136,13 +137,19 @@ static void test_permissions(void)
 	unsigned long wrong = 0;
 
 	for (char *p = _text; p < _end; p += PAGE_SIZE) {
-		unsigned want = p < _etext ? PROT_READ | PROT_EXEC : p < _data ? PROT_READ : PROT_READ | PROT_WRITE;
+		unsigned want = p < _etext  ? PROT_READ | PROT_EXEC
+				: p < _data ? PROT_READ
+					    : PROT_READ | PROT_WRITE;
 		unsigned long pa = image_to_pa(p);
 
 		wrong += !mapped_as((unsigned long)p, pa, want);
-		wrong += !mapped_as((unsigned long)phys_to_virt(pa), pa, p < _data ? PROT_READ : PROT_READ | PROT_WRITE);
+		wrong += !mapped_as((unsigned long)phys_to_virt(pa), pa,
+				    p < _data ? PROT_READ : PROT_READ | PROT_WRITE);
 	}
-	kt_promise(!wrong, "text is R-X, rodata R--, data RW-, and never writable elsewhere (%lu pages are not)", wrong);
+	kt_promise(!wrong,
+		   "text is R-X, rodata R--, data RW-, and never writable elsewhere (%lu pages are "
+		   "not)",
+		   wrong);
 }
 
 static void test_alias(void)
@@ -153,8 +160,10 @@ static void test_alias(void)
 	kt_promise(mmu_lookup(alias, &pa, &prot) == -EFAULT, "text has no alias outside a batch");
 	preempt_disable();
 	text_alias_open();
-	kt_promise(mapped_as(alias, image_to_pa((void *)site), PROT_READ | PROT_WRITE), "inside a batch the alias is writable");
-	kt_promise(mapped_as(site, image_to_pa((void *)site), PROT_READ | PROT_EXEC), "and text itself is R-X");
+	kt_promise(mapped_as(alias, image_to_pa((void *)site), PROT_READ | PROT_WRITE),
+		   "inside a batch the alias is writable");
+	kt_promise(mapped_as(site, image_to_pa((void *)site), PROT_READ | PROT_EXEC),
+		   "and text itself is R-X");
 	text_alias_close();
 	preempt_enable();
 	kt_promise(mmu_lookup(alias, &pa, &prot) == -EFAULT, "after the batch there is no alias");
@@ -166,8 +175,10 @@ static void test_map(void)
 	unsigned long pa = image_to_pa(_rodata);
 
 	va += PAGE_SIZE;
-	kt_promise(mmu_map((unsigned long)_text, pa, PAGE_SIZE, PROT_READ) == -EEXIST, "a page that is mapped cannot be mapped again");
-	kt_promise(mmu_map(va, pa, PAGE_SIZE, PROT_READ) == 0 && mapped_as(va, pa, PROT_READ), "a page can be mapped");
+	kt_promise(mmu_map((unsigned long)_text, pa, PAGE_SIZE, PROT_READ) == -EEXIST,
+		   "a page that is mapped cannot be mapped again");
+	kt_promise(mmu_map(va, pa, PAGE_SIZE, PROT_READ) == 0 && mapped_as(va, pa, PROT_READ),
+		   "a page can be mapped");
 	kt_promise(memcmp((void *)va, _rodata, PAGE_SIZE) == 0, "and read");
 }
 
@@ -197,4 +208,5 @@ static int break_memory(int argc, char **argv)
 	kfree(q);
 	return 0;
 }
-SHELL_COMMAND("break-memory", break_memory, "[twice]", "use an object after it was freed, or free it twice");
+SHELL_COMMAND("break-memory", break_memory, "[twice]",
+	      "use an object after it was freed, or free it twice");

@@ -1,4 +1,6 @@
-// needs: kern/mm/memory.c kern/base/fdt.c kern/base/string.c -DKERNEL_NAMES -Ikern/ftrace/tests/host -Ikern/tests -DKERNEL_BASE=0x10000000ul -DALIAS_BASE=0x30000000ul -D_start=image_start -D_end=image_end
+// needs: kern/mm/memory.c kern/base/fdt.c kern/base/string.c -DKERNEL_NAMES
+// needs: -Ikern/ftrace/tests/host -Ikern/tests -DKERNEL_BASE=0x10000000ul -DALIAS_BASE=0x30000000ul
+// needs: -D_start=image_start -D_end=image_end
 /* Which memory is the kernel's to use, by the device tree. */
 #include <cstdio>
 #include <cstdlib>
@@ -23,7 +25,8 @@ static unsigned long image = 0x80200000;
 
 static int begin(const std::string &body, const std::string &reserve = "")
 {
-	Blob blob = compile("/dts-v1/;\n" + reserve + "/ { #address-cells = <1>; #size-cells = <1>;\n" + body + "};\n");
+	Blob blob = compile("/dts-v1/;\n" + reserve +
+			    "/ { #address-cells = <1>; #size-cells = <1>;\n" + body + "};\n");
 
 	kernel_pa = image;
 	boot_fdt_pa = 0x88000100;
@@ -33,7 +36,8 @@ static int begin(const std::string &body, const std::string &reserve = "")
 	return memory_init(blob.data());
 }
 
-static const std::string memory = "memory@80000000 { device_type = \"memory\"; reg = <0x80000000 0x10000000>; };";
+static const std::string memory =
+	"memory@80000000 { device_type = \"memory\"; reg = <0x80000000 0x10000000>; };";
 
 static bool holds(const range_list &l, unsigned long address)
 {
@@ -47,14 +51,17 @@ TEST(memory, the_image_and_the_device_tree_are_taken)
 {
 	ASSERT_EQ(0, begin(memory));
 	EXPECT_EQ(1u, ram.count);
-	EXPECT_TRUE(holds(taken, 0x80200000) && holds(taken, 0x802fffff) && holds(taken, 0x88000100));
+	EXPECT_TRUE(holds(taken, 0x80200000) && holds(taken, 0x802fffff) &&
+		    holds(taken, 0x88000100));
 	EXPECT_FALSE(holds(taken, 0x801fffff) || holds(taken, 0x80300000));
 }
 
 TEST(memory, what_memreserve_names_is_mapped_and_not_allocated)
 {
-	ASSERT_EQ(0, begin(memory, "/memreserve/ 0x80000000 0x1001;\n/memreserve/ 0x8f000000 0x10;\n"));
-	EXPECT_TRUE(holds(taken, 0x80000000) && holds(taken, 0x80001fff) && holds(taken, 0x8f000000));
+	ASSERT_EQ(0, begin(memory,
+			   "/memreserve/ 0x80000000 0x1001;\n/memreserve/ 0x8f000000 0x10;\n"));
+	EXPECT_TRUE(holds(taken, 0x80000000) && holds(taken, 0x80001fff) &&
+		    holds(taken, 0x8f000000));
 	EXPECT_FALSE(holds(taken, 0x80002000) || holds(taken, 0x8f001000));
 	EXPECT_TRUE(holds(ram, 0x80000000));
 }
@@ -64,24 +71,36 @@ TEST(memory, what_is_reserved_beyond_the_lists_room_is_not_used_at_all)
 	std::string reserve;
 
 	for (int i = 0; i < 70; i++)
-		reserve += "/memreserve/ " + std::to_string(0x8a000000 + i * 0x10000) + " 0x1000;\n";
-	ASSERT_EQ(0, begin(memory + "chosen { linux,initrd-start = <0x83000000>; linux,initrd-end = <0x83000800>; };", reserve));
-	EXPECT_TRUE(holds(ram, 0x80200000) && holds(taken, 0x80200000) && holds(taken, 0x802ff000)) << "the image";
+		reserve +=
+			"/memreserve/ " + std::to_string(0x8a000000 + i * 0x10000) + " 0x1000;\n";
+	ASSERT_EQ(0, begin(memory + "chosen { linux,initrd-start = <0x83000000>; linux,initrd-end "
+				    "= <0x83000800>; };",
+			   reserve));
+	EXPECT_TRUE(holds(ram, 0x80200000) && holds(taken, 0x80200000) && holds(taken, 0x802ff000))
+		<< "the image";
 	EXPECT_TRUE(holds(taken, 0x88000100)) << "the device tree";
-	EXPECT_EQ(holds(ram, 0x83000000) && holds(taken, 0x83000000), initrd.end != 0) << "the initrd";
+	EXPECT_EQ(holds(ram, 0x83000000) && holds(taken, 0x83000000), initrd.end != 0)
+		<< "the initrd";
 	for (int i = 0; i < 70; i++)
-		EXPECT_TRUE(holds(taken, 0x8a000000 + i * 0x10000) || !holds(ram, 0x8a000000 + i * 0x10000)) << i;
+		EXPECT_TRUE(holds(taken, 0x8a000000 + i * 0x10000) ||
+			    !holds(ram, 0x8a000000 + i * 0x10000))
+			<< i;
 	EXPECT_TRUE(holds(ram, 0x8a451000)) << "what is free stays RAM";
-	EXPECT_NE(std::string::npos, said.find("memory: more than 64 ranges: 0x8a450000 to 0x8a451000 is not used\n")) << said;
+	EXPECT_NE(std::string::npos,
+		  said.find("memory: more than 64 ranges: 0x8a450000 to 0x8a451000 is not used\n"))
+		<< said;
 }
 
 TEST(memory, a_reserved_node_without_no_map_is_mapped_and_not_allocated)
 {
-	ASSERT_EQ(0, begin(memory + "reserved-memory { #address-cells = <1>; #size-cells = <1>; ranges;"
-			   "mmode@80000000 { reg = <0x80000000 0x40000 0x84000000 0x1000>; no-map; };"
-			   "ring@85000000 { reg = <0x85000000 0x100000>; };"
-			   "anywhere { size = <0x100000>; }; };"));
-	EXPECT_FALSE(holds(ram, 0x80000000) || holds(ram, 0x8003ffff) || holds(ram, 0x84000000)) << "not even mapped";
+	ASSERT_EQ(0,
+		  begin(memory +
+			"reserved-memory { #address-cells = <1>; #size-cells = <1>; ranges;"
+			"mmode@80000000 { reg = <0x80000000 0x40000 0x84000000 0x1000>; no-map; };"
+			"ring@85000000 { reg = <0x85000000 0x100000>; };"
+			"anywhere { size = <0x100000>; }; };"));
+	EXPECT_FALSE(holds(ram, 0x80000000) || holds(ram, 0x8003ffff) || holds(ram, 0x84000000))
+		<< "not even mapped";
 	EXPECT_TRUE(holds(ram, 0x80040000) && holds(ram, 0x84001000));
 	EXPECT_TRUE(holds(ram, 0x85000000) && holds(taken, 0x85000000) && holds(taken, 0x850fffff));
 	EXPECT_FALSE(holds(taken, 0x85100000));
@@ -89,9 +108,12 @@ TEST(memory, a_reserved_node_without_no_map_is_mapped_and_not_allocated)
 
 TEST(memory, a_reserved_size_that_wraps_is_ignored)
 {
-	ASSERT_EQ(0, begin(memory + "memory@f0000000 { device_type = \"memory\"; reg = <0xf0000000 0x1000>; };"
-			   "reserved-memory { #address-cells = <2>; #size-cells = <2>; ranges;"
-			   "all@8f000000 { reg = <0x0 0x8f000000 0xffffffff 0xf2000000>; no-map; }; };"));
+	ASSERT_EQ(0,
+		  begin(memory +
+			"memory@f0000000 { device_type = \"memory\"; reg = <0xf0000000 0x1000>; };"
+			"reserved-memory { #address-cells = <2>; #size-cells = <2>; ranges;"
+			"all@8f000000 { reg = <0x0 0x8f000000 0xffffffff 0xf2000000>; no-map; }; "
+			"};"));
 	EXPECT_TRUE(holds(ram, 0x80200000));
 	EXPECT_TRUE(holds(ram, 0xf0000000));
 	for (unsigned i = 1; i < ram.count; i++)
@@ -100,14 +122,18 @@ TEST(memory, a_reserved_size_that_wraps_is_ignored)
 
 TEST(memory, disabled_memory_is_not_used)
 {
-	ASSERT_EQ(0, begin(memory + "memory@a0000000 { device_type = \"memory\"; reg = <0xa0000000 0x10000000>; status = \"disabled\"; };"));
+	ASSERT_EQ(0, begin(memory + "memory@a0000000 { device_type = \"memory\"; reg = <0xa0000000 "
+				    "0x10000000>; status = \"disabled\"; };"));
 	EXPECT_FALSE(holds(ram, 0xa0000000));
 }
 
 TEST(memory, without_memory_for_the_image_it_says_where_the_image_is)
 {
-	EXPECT_EQ(-ENODEV, begin("memory@40000000 { device_type = \"memory\"; reg = <0x40000000 0x10000000>; };"));
-	EXPECT_EQ("memory: the device tree has no memory node that holds the kernel at 0x80200000\n", said);
+	EXPECT_EQ(-ENODEV, begin("memory@40000000 { device_type = \"memory\"; reg = <0x40000000 "
+				 "0x10000000>; };"));
+	EXPECT_EQ(
+		"memory: the device tree has no memory node that holds the kernel at 0x80200000\n",
+		said);
 }
 
 TEST(memory, a_removed_range_leaves_nothing_behind)
@@ -140,18 +166,25 @@ TEST(memory, what_the_next_boot_is_to_find_has_a_place_that_the_memory_alone_dec
 	for (unsigned long at : {0x84000000, 0x80200000}) {
 		image = at;
 		last_boot_ram = {0, 0};
-		ASSERT_EQ(0, begin("memory@40000000 { device_type = \"memory\"; reg = <0x40000000 0x8000000>; };" + memory, "/memreserve/ 0x80400000 0x1001;\n"));
+		ASSERT_EQ(0, begin("memory@40000000 { device_type = \"memory\"; reg = <0x40000000 "
+				   "0x8000000>; };" +
+					   memory,
+				   "/memreserve/ 0x80400000 0x1001;\n"));
 		EXPECT_EQ(0x8a000000u, last_boot_ram.start);
 		EXPECT_EQ(0x8a400000u, last_boot_ram.end);
-		EXPECT_TRUE(holds(ram, 0x8a000000) && holds(taken, 0x8a000000) && holds(taken, 0x8a3fffff));
+		EXPECT_TRUE(holds(ram, 0x8a000000) && holds(taken, 0x8a000000) &&
+			    holds(taken, 0x8a3fffff));
 		EXPECT_EQ("", said);
 	}
-	for (auto &[size, reserve] : {std::pair(0x400000ul, "/memreserve/ 0x8a3ff000 0x1;\n"), {0x8000000ul, ""}}) {
+	for (auto &[size, reserve] :
+	     {std::pair(0x400000ul, "/memreserve/ 0x8a3ff000 0x1;\n"), {0x8000000ul, ""}}) {
 		last_boot_size = size;
 		last_boot_ram = {0, 0};
 		ASSERT_EQ(0, begin(memory, reserve));
 		EXPECT_EQ(0u, last_boot_ram.end);
-		EXPECT_EQ("last_boot: there are no free " + std::to_string(size >> 20) + " MiB at 0x8a000000: no event is kept for the next boot\n", said);
+		EXPECT_EQ("last_boot: there are no free " + std::to_string(size >> 20) +
+				  " MiB at 0x8a000000: no event is kept for the next boot\n",
+			  said);
 	}
 	last_boot_size = 0;
 	ASSERT_EQ(0, begin(memory));
@@ -160,15 +193,20 @@ TEST(memory, what_the_next_boot_is_to_find_has_a_place_that_the_memory_alone_dec
 
 TEST(memory, an_initrd_that_is_no_ram_is_ignored_and_named)
 {
-	ASSERT_EQ(0, begin(memory + "chosen { linux,initrd-start = <0x20000000>; linux,initrd-end = <0x20001000>; };"));
+	ASSERT_EQ(0, begin(memory + "chosen { linux,initrd-start = <0x20000000>; linux,initrd-end "
+				    "= <0x20001000>; };"));
 	EXPECT_EQ(0u, initrd.end);
 	EXPECT_EQ("initrd: 0x20000000 to 0x20001000 is not RAM: ignored\n", said);
-	for (const char *in : {"0x802ff000>; linux,initrd-end = <0x80310000", "0x87fff000>; linux,initrd-end = <0x88000200"}) {
+	for (const char *in : {"0x802ff000>; linux,initrd-end = <0x80310000",
+			       "0x87fff000>; linux,initrd-end = <0x88000200"}) {
 		ASSERT_EQ(0, begin(memory + "chosen { linux,initrd-start = <" + in + ">; };"));
 		EXPECT_EQ(0u, initrd.end);
-		EXPECT_NE(std::string::npos, said.find(" is also the kernel's or the device tree's: ignored\n")) << said;
+		EXPECT_NE(std::string::npos,
+			  said.find(" is also the kernel's or the device tree's: ignored\n"))
+			<< said;
 	}
-	ASSERT_EQ(0, begin(memory + "chosen { linux,initrd-start = <0x83000000>; linux,initrd-end = <0x83000800>; };"));
+	ASSERT_EQ(0, begin(memory + "chosen { linux,initrd-start = <0x83000000>; linux,initrd-end "
+				    "= <0x83000800>; };"));
 	EXPECT_EQ("", said);
 	EXPECT_TRUE(holds(taken, 0x83000000));
 }

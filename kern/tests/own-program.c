@@ -35,7 +35,8 @@ static void files(void)
 		"read goes on where it stopped");
 	promise(read(fd, buf, 1) == 0, "read gives 0 at the end");
 	promise(close(fd) == 0 && close(fd) == -EBADF, "a descriptor is closed once");
-	promise(read(fd, buf, 1) == -EBADF && write(99, buf, 1) == -EBADF && read(-1, buf, 1) == -EBADF,
+	promise(read(fd, buf, 1) == -EBADF && write(99, buf, 1) == -EBADF &&
+			read(-1, buf, 1) == -EBADF,
 		"a descriptor that is not open is EBADF");
 	promise(open("/tmp/none", O_RDONLY) == -ENOENT, "a missing file is ENOENT");
 	promise(!strcmp(strerror(ENOENT), "No such file or directory"), "strerror has a sentence");
@@ -86,7 +87,8 @@ static void threads(void)
 		right = right && !thread_create_on(&t, cpu, own_cpu, (void *)(intptr_t)cpu) &&
 			thread_join(t) == 40 + cpu;
 	promise(right, "a thread runs on the CPU that was asked for; join gives its result");
-	promise(thread_create_on(&t, cpu_count(), own_cpu, NULL) == -EINVAL, "there is no CPU more");
+	promise(thread_create_on(&t, cpu_count(), own_cpu, NULL) == -EINVAL,
+		"there is no CPU more");
 	promise(!thread_create(&t, own_cpu, (void *)-1) && thread_join(t) == 0,
 		"a thread may run anywhere");
 }
@@ -157,9 +159,11 @@ static void numbers(void)
 	uint64_t before = clock();
 	char *end, text[16];
 
-	promise(strtoull("0x1fz", &end, 0) == 31 && *end == 'z', "strtoull stops where the number does");
+	promise(strtoull("0x1fz", &end, 0) == 31 && *end == 'z',
+		"strtoull stops where the number does");
 	promise(strtoull("18446744073709551616", NULL, 10) == ~0ull, "strtoull has a ceiling");
-	promise(snprintf(text, 4, "%d", -12345) == 6 && !strcmp(text, "-12"), "snprintf cuts, and says");
+	promise(snprintf(text, 4, "%d", -12345) == 6 && !strcmp(text, "-12"),
+		"snprintf cuts, and says");
 	promise(clock() >= before && before > 0, "the clock goes on");
 }
 
@@ -209,7 +213,10 @@ static int mistake(const char *kind)
 	return 1;
 }
 
-/* Runs until it is ended. Each thread counts its own turns, so that `ps` shows that all of them run. */
+/*
+ * Runs until it is ended. Each thread counts its own turns, so that `ps` shows that all of them
+ * run.
+ */
 static void own_spin(unsigned long *turns)
 {
 	for (;;)
@@ -266,7 +273,10 @@ static void keeps_the_lock(void)
 	mutex_release(&lock);
 }
 
-/* `outlive`: main() returns before its threads. `together`: it waits for one of them. Both leave memory and a file. */
+/*
+ * `outlive`: main() returns before its threads. `together`: it waits for one of them. Both leave
+ * memory and a file.
+ */
 static int endless(const char *kind)
 {
 	static unsigned long turns[4];

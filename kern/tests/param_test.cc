@@ -1,4 +1,5 @@
-// needs: kern/base/param.c kern/base/string.c kern/base/strerror.c -DKERNEL_NAMES -Ikern/ftrace/tests/host -Ikern/tests
+// needs: kern/base/param.c kern/base/string.c kern/base/strerror.c -DKERNEL_NAMES
+// needs: -Ikern/ftrace/tests/host -Ikern/tests
 /* Boot arguments. */
 #include <cstdio>
 #include <gtest/gtest.h>
@@ -26,7 +27,8 @@ static int take(const char *value)
 }
 
 /* What the linker script gathers in the kernel. */
-extern "C" const struct param host_params[] = {{"trace", take}, {"size", take_early, true}, {"verbose", take}, {"size", take}};
+extern "C" const struct param host_params[] = {
+	{"trace", take}, {"size", take_early, true}, {"verbose", take}, {"size", take}};
 asm(".globl __start_table_param, __stop_table_param\n"
     "__start_table_param = host_params\n"
     "__stop_table_param = host_params + 96\n");
@@ -41,7 +43,8 @@ static std::vector<std::string> parse(const std::string &line, bool early = fals
 
 TEST(param, hands_each_value_to_its_handler)
 {
-	EXPECT_EQ((std::vector<std::string>{"function", "", "a=b"}), parse(" trace=function  verbose\ttrace=a=b\n"));
+	EXPECT_EQ((std::vector<std::string>{"function", "", "a=b"}),
+		  parse(" trace=function  verbose\ttrace=a=b\n"));
 	EXPECT_EQ("", said);
 }
 
@@ -60,8 +63,10 @@ TEST(param, quotes_keep_blanks_together)
 
 TEST(param, unknown_names_are_named_in_one_line_and_ignored)
 {
-	EXPECT_EQ((std::vector<std::string>{"x"}), parse("nonsense=1 trace=x quiet 8250.nr_uarts=1"));
-	EXPECT_EQ("boot arguments that are not known, ignored: nonsense=1 quiet 8250.nr_uarts=1\n", said);
+	EXPECT_EQ((std::vector<std::string>{"x"}),
+		  parse("nonsense=1 trace=x quiet 8250.nr_uarts=1"));
+	EXPECT_EQ("boot arguments that are not known, ignored: nonsense=1 quiet 8250.nr_uarts=1\n",
+		  said);
 }
 
 TEST(param, a_refused_value_is_named_and_ignored)

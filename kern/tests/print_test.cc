@@ -56,8 +56,20 @@ static std::string flags()
 TEST(print, every_integer_conversion_is_the_librarys)
 {
 	srand(1);
-	static const long values[] = {0, 1, -1, 7, 8, 255, -128, 32767, 65536, 2147483647, -2147483648l,
-				      4294967295l, 4294967296l, 9223372036854775807l,
+	static const long values[] = {0,
+				      1,
+				      -1,
+				      7,
+				      8,
+				      255,
+				      -128,
+				      32767,
+				      65536,
+				      2147483647,
+				      -2147483648l,
+				      4294967295l,
+				      4294967296l,
+				      9223372036854775807l,
 				      -9223372036854775807l - 1};
 	for (int i = 0; i < 200000; i++) {
 		std::string fmt = "[%" + flags() + pick({"", "", "1", "5", "12", "23"}) +
@@ -82,7 +94,8 @@ TEST(print, every_integer_conversion_is_the_librarys)
 
 TEST(print, text_and_characters_are_the_librarys)
 {
-	for (const char *f : {"[%s]", "[%10s]", "[%-10s]", "[%.2s]", "[%10.2s]", "[%.0s]", "[%3s]", "[%-3.9s]"})
+	for (const char *f :
+	     {"[%s]", "[%10s]", "[%-10s]", "[%.2s]", "[%10.2s]", "[%.0s]", "[%3s]", "[%-3.9s]"})
 		for (const char *s : {"", "a", "four", "a longer text"})
 			same(f, s);
 	same("[%c%5c%-5c]", 'x', 'y', 'z');
@@ -109,7 +122,8 @@ TEST(print, a_full_buffer_ends_with_nul_and_the_length_is_that_of_the_whole)
 		EXPECT_EQ(8, snprintf(ours, size, "%s-%d", "four", 123));
 		lib_snprintf(theirs, size, "%s-%d", "four", 123);
 		EXPECT_EQ(0, memcmp(ours, theirs, sizeof(ours))) << size;
-		EXPECT_EQ(size ? std::min<int>(8, size - 1) : 0, scnprintf(ours, size, "%s-%d", "four", 123));
+		EXPECT_EQ(size ? std::min<int>(8, size - 1) : 0,
+			  scnprintf(ours, size, "%s-%d", "four", 123));
 	}
 }
 
@@ -125,12 +139,14 @@ TEST(print, addresses_have_their_symbols)
 	EXPECT_EQ("schedule", say("%ps", 0x1010));
 	EXPECT_EQ("schedule+0x10/0x80", say("%pS", 0x1010));
 	EXPECT_EQ("schedule+0x0/0x80", say("%pS", 0x1000));
-	EXPECT_EQ("schedule+0x80/0x80", say("%pB", 0x1080)) << "a return address after the last call of a function";
+	EXPECT_EQ("schedule+0x80/0x80", say("%pB", 0x1080))
+		<< "a return address after the last call of a function";
 	EXPECT_EQ("0x5000", say("%pS", 0x5000));
 	EXPECT_EQ("0x5000", say("%ps", 0x5000));
 	EXPECT_EQ("schedule [hello]", say("%ps", 0x1050));
 	EXPECT_EQ("schedule+0x50/0x80 [hello]", say("%pS", 0x1050));
-	EXPECT_EQ("schedule+0x60/0x80 [hello]", say("%pB", 0x1060)) << "the call is the module's, not what follows it";
+	EXPECT_EQ("schedule+0x60/0x80 [hello]", say("%pB", 0x1060))
+		<< "the call is the module's, not what follows it";
 	EXPECT_EQ("schedule+0x40/0x80", say("%pB", 0x1040));
 	EXPECT_EQ("[schedule  ]", say("[%-10ps]", 0x1000));
 	EXPECT_EQ("00000000deadbeef", say("%p", 0xdeadbeef));

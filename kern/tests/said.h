@@ -1,4 +1,7 @@
-/* A printk() for host tests: what the kernel's code printed is in `said`. Include it before host.h, which gives vsnprintf another name. */
+/*
+ * A printk() for host tests: what the kernel's code printed is in `said`. Include it before host.h,
+ * which gives vsnprintf another name.
+ */
 #ifndef TESTS_SAID_H
 #define TESTS_SAID_H
 

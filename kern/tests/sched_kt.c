@@ -11,7 +11,10 @@
 
 #define MS 1000000ul
 #define MANY 64
-/* A thread that is not there by then never comes. The clock goes on while the host does not run a CPU, often for half a second. */
+/*
+ * A thread that is not there by then never comes. The clock goes on while the host does not run a
+ * CPU, often for half a second.
+ */
 #define PATIENCE (10000 * MS)
 
 static u32 stop;
@@ -46,8 +49,8 @@ static void preemption(void)
 	while (!share_alike() && clock_ns() < end);
 	WRITE_ONCE(stop, 1);
 	kt_promise(thread_join(a) == 7 && thread_join(b) == 7, "a join returns the exit code");
-	kt_promise(share_alike(), "two loops on one CPU share it: %lu, %lu", (unsigned long)spins[0],
-		   (unsigned long)spins[1]);
+	kt_promise(share_alike(), "two loops on one CPU share it: %lu, %lu",
+		   (unsigned long)spins[0], (unsigned long)spins[1]);
 }
 
 static void affinity(void)
@@ -106,7 +109,8 @@ static void stealing(void)
 		t[i] = kthread_run(where, &loops_on[i], -1, "where");
 	do {
 		sleep_ns(MS);
-		all = everyone_loops(0) && __builtin_popcountl(cpus_with_loops()) + 1 >= (int)nr_cpus;
+		all = everyone_loops(0) &&
+		      __builtin_popcountl(cpus_with_loops()) + 1 >= (int)nr_cpus;
 	} while (!all && clock_ns() < end);
 	WRITE_ONCE(stop, 1);
 	for (unsigned i = 0; i < nr_cpus; i++)
@@ -122,7 +126,8 @@ static void stealing(void)
 static struct thread *leaver;
 static u32 held, arrived;
 
-static notrace void hold_at_switch(enum thread_event event, struct thread *prev, struct thread *next)
+static notrace void hold_at_switch(enum thread_event event, struct thread *prev,
+				   struct thread *next)
 {
 	u64 end = clock_ns() + PATIENCE;
 
@@ -211,8 +216,9 @@ static void runtimes(void)
 	WRITE_ONCE(leaver, NULL);
 	thread_join(t);
 	set_cpu_affinity(-1);
-	kt_promise(ran && ran <= lived, "a thread that changed CPUs ran %lu us, in a life of %lu us",
-		   (unsigned long)ticks_to_ns(ran) / 1000, (unsigned long)ticks_to_ns(lived) / 1000);
+	kt_promise(
+		ran && ran <= lived, "a thread that changed CPUs ran %lu us, in a life of %lu us",
+		(unsigned long)ticks_to_ns(ran) / 1000, (unsigned long)ticks_to_ns(lived) / 1000);
 }
 
 static void going_idle(void)
@@ -320,7 +326,8 @@ static void mutexes(void)
 		t[i] = kthread_run(count_guarded, NULL, -1, "guarded");
 	for (int i = 0; i < 8; i++)
 		thread_join(t[i]);
-	kt_promise(guarded == 4000, "a mutex admits one at a time: %lu of 4000", (unsigned long)guarded);
+	kt_promise(guarded == 4000, "a mutex admits one at a time: %lu of 4000",
+		   (unsigned long)guarded);
 	mutex_lock(&lock);
 	kt_promise(!mutex_trylock(&lock), "mutex_trylock() of a held mutex fails");
 	mutex_unlock(&lock);
@@ -358,7 +365,9 @@ static u64 slept(u64 ns)
 
 #define NOT_LATE (200 * MS)
 
-/* A length whose end came late is tried again: the host may have had no time for the CPU just then. */
+/*
+ * A length whose end came late is tried again: the host may have had no time for the CPU just then.
+ */
 static void sleeping(void)
 {
 	u64 least = ~0ul, most = 0;
@@ -393,7 +402,8 @@ static void interruption(void)
 
 	sleep_ns(10 * MS);
 	thread_interrupt(t);
-	kt_promise(thread_join(t) == 1 && clock_ns() - began < PATIENCE, "an interruption ends a sleep");
+	kt_promise(thread_join(t) == 1 && clock_ns() - began < PATIENCE,
+		   "an interruption ends a sleep");
 }
 
 static u64 served[NR_CPUS];
@@ -428,7 +438,8 @@ static void calls(void)
 		thread_join(t[i]);
 	for (unsigned i = 0; i < nr_cpus; i++)
 		sum += served[i];
-	kt_promise(sum == 50 * nr_cpus, "every call between CPUs is served, in an interrupt: %lu of %u",
+	kt_promise(sum == 50 * nr_cpus,
+		   "every call between CPUs is served, in an interrupt: %lu of %u",
 		   (unsigned long)sum, 50 * nr_cpus);
 }
 
@@ -460,7 +471,10 @@ static void passes_of_idle_cpus(void)
 	synchronize_sched();
 	for (unsigned i = 0; i < nr_cpus; i++)
 		passed += cpu_of(i)->grace != before[i];
-	kt_promise(passed == nr_cpus, "a grace period ends when each CPU, idle or not, has passed through schedule() (%u of %u)", passed, nr_cpus);
+	kt_promise(passed == nr_cpus,
+		   "a grace period ends when each CPU, idle or not, has passed through schedule() "
+		   "(%u of %u)",
+		   passed, nr_cpus);
 }
 
 static void grace(void)
@@ -481,7 +495,8 @@ static void grace(void)
 	WRITE_ONCE(stop, 1);
 	for (unsigned i = 0; i < nr_cpus; i++)
 		thread_join(t[i]);
-	kt_promise(!stale, "after a grace period no CPU reads the old value: %lu did", (unsigned long)stale);
+	kt_promise(!stale, "after a grace period no CPU reads the old value: %lu did",
+		   (unsigned long)stale);
 	passes_of_idle_cpus();
 }
 
@@ -500,7 +515,8 @@ static bool interrupt_switches(unsigned long pc)
 	cpu->resched = CTX_NEED_RESCHED;
 	cpu->timer = TIMER_NEVER;
 	irq_exit(&regs);
-	switched = cpu->grace != passes; /* another CPU may have set `resched` again: the watchdog does each second */
+	/* another CPU may have set `resched` again: the watchdog does each second */
+	switched = cpu->grace != passes;
 	put_off_and_forgotten += !switched && cpu->timer == TIMER_NEVER;
 	irq_restore(flags);
 	return switched;
@@ -520,7 +536,8 @@ static void tracer_is_not_preempted(void)
 	kt_promise(texts && right == texts,
 		   "an interrupt switches threads, but not in the tracer's text: %u of %u", right,
 		   texts);
-	kt_promise(!put_off_and_forgotten, "a switch that the tracer put off is tried again soon: %u forgotten",
+	kt_promise(!put_off_and_forgotten,
+		   "a switch that the tracer put off is tried again soon: %u forgotten",
 		   put_off_and_forgotten);
 }
 
@@ -542,15 +559,20 @@ static void births(void)
 
 		right += pid > 0 && thread_join(t[i]) == (pid & 0xff);
 	}
-	kt_promise(right == MANY, "threads have pids and end with their codes: %u of %u", right, MANY);
+	kt_promise(right == MANY, "threads have pids and end with their codes: %u of %u", right,
+		   MANY);
 	left = pages_free_count();
 	kept = (thread_stacks() - kept) * (THREAD_SIZE / PAGE_SIZE);
 	kt_promise(left + kept + 32 >= pages,
-		   "the threads' memory is free again: %lu pages before, %lu after, %lu kept for stacks", pages,
-		   left, kept);
+		   "the threads' memory is free again: %lu pages before, %lu after, %lu kept for "
+		   "stacks",
+		   pages, left, kept);
 }
 
-/* ---- `test-sched dying N`: threads exit while they are woken up. run_qemu.py forces the interleavings. ---- */
+/*
+ * ---- `test-sched dying N`: threads exit while they are woken up. run_qemu.py forces the
+ * interleavings. ----
+ */
 
 static __noinline notrace void about_to_die(void)
 {
@@ -582,8 +604,20 @@ static __noinline int wake_dying_threads(u64 n)
 static int test_sched(int argc, char **argv)
 {
 	static void (*const tests[])(void) = {
-		preemption, affinity, runtimes, stealing, going_idle, new_threads_cpu, mutexes, wait_queues, sleeping,
-		interruption, calls, grace, tracer_is_not_preempted, births,
+		preemption,
+		affinity,
+		runtimes,
+		stealing,
+		going_idle,
+		new_threads_cpu,
+		mutexes,
+		wait_queues,
+		sleeping,
+		interruption,
+		calls,
+		grace,
+		tracer_is_not_preempted,
+		births,
 	};
 
 	u64 n;
@@ -595,4 +629,5 @@ static int test_sched(int argc, char **argv)
 		tests[i]();
 	return kt_end();
 }
-SHELL_COMMAND("test-sched", test_sched, "[dying N]", "threads, mutexes, waits, sleeps, calls, grace periods");
+SHELL_COMMAND("test-sched", test_sched, "[dying N]",
+	      "threads, mutexes, waits, sleeps, calls, grace periods");

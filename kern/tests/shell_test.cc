@@ -24,7 +24,9 @@ struct Parsed {
 	std::string text;
 	command_line c{};
 	int err;
-	explicit Parsed(std::string line) : text(std::move(line)), err(shell_parse(text.data(), &c)) {}
+	explicit Parsed(std::string line) : text(std::move(line)), err(shell_parse(text.data(), &c))
+	{
+	}
 	std::vector<std::string> words() const { return {c.argv, c.argv + c.argc}; }
 };
 using Words = std::vector<std::string>;
@@ -38,15 +40,18 @@ TEST(Shell, splits_at_blanks)
 
 TEST(Shell, quotes_keep_blanks_and_operators)
 {
-	EXPECT_EQ(Parsed("echo 'a  b' \"c > d\" e\\ f").words(), (Words{"echo", "a  b", "c > d", "e f"}));
+	EXPECT_EQ(Parsed("echo 'a  b' \"c > d\" e\\ f").words(),
+		  (Words{"echo", "a  b", "c > d", "e f"}));
 	EXPECT_EQ(Parsed("a'b'\"c\"d").words(), (Words{"abcd"}));
 	EXPECT_EQ(Parsed("echo '' \"\"").words(), (Words{"echo", "", ""}));
-	EXPECT_EQ(Parsed("echo \"a\\\"b\" 'a\\b' \"a\\b\"").words(), (Words{"echo", "a\"b", "a\\b", "a\\b"}));
+	EXPECT_EQ(Parsed("echo \"a\\\"b\" 'a\\b' \"a\\b\"").words(),
+		  (Words{"echo", "a\"b", "a\\b", "a\\b"}));
 }
 
 TEST(Shell, redirects)
 {
-	for (const char *line : {"echo a > f", "echo a >f", "echo a>f", "> f echo a", "echo > f a"}) {
+	for (const char *line :
+	     {"echo a > f", "echo a >f", "echo a>f", "> f echo a", "echo > f a"}) {
 		Parsed p(line);
 		ASSERT_EQ(p.err, 0) << line;
 		EXPECT_EQ(p.words(), (Words{"echo", "a"})) << line;
@@ -83,9 +88,10 @@ TEST(Shell, comments_begin_at_a_word)
 
 TEST(Shell, refuses_in_a_sentence)
 {
-	for (const char *line : {"echo 'a", "echo \"a", "echo a >", "echo >> ", "echo > a > b", "a | b", "a < b",
-				 "&", "a & b", "> >f", ";", "echo > 'a", "cat x 2> f",
-				 "cat x 2>>f", "echo 1>f", "a 2>&1", "10>f", "a > f 2>g"}) {
+	for (const char *line :
+	     {"echo 'a", "echo \"a", "echo a >", "echo >> ", "echo > a > b", "a | b", "a < b", "&",
+	      "a & b", "> >f", ";", "echo > 'a", "cat x 2> f", "cat x 2>>f", "echo 1>f", "a 2>&1",
+	      "10>f", "a > f 2>g"}) {
 		Parsed p(line);
 		EXPECT_NE(p.err, 0) << line;
 		ASSERT_NE(p.c.error, nullptr) << line;

@@ -112,10 +112,14 @@ static int test_smp(int argc, char **argv)
 	guarded = calls_served = token = wrong_cpu = 0;
 	missing = run_all();
 	kt_promise(!missing, "every thread is created (%u are not)", missing);
-	kt_promise(!wrong_cpu, "a pinned thread and a call run on the right CPU (%u do not)", wrong_cpu);
-	kt_promise(guarded == all, "a mutex lets one in at a time (%lu of %u)", (unsigned long)guarded, all);
-	kt_promise(calls_served == all, "each call is made once (%lu of %u)", (unsigned long)calls_served, all);
+	kt_promise(!wrong_cpu, "a pinned thread and a call run on the right CPU (%u do not)",
+		   wrong_cpu);
+	kt_promise(guarded == all, "a mutex lets one in at a time (%lu of %u)",
+		   (unsigned long)guarded, all);
+	kt_promise(calls_served == all, "each call is made once (%lu of %u)",
+		   (unsigned long)calls_served, all);
 	kt_promise(token == all, "no wake-up is lost (%u of %u)", token, all);
 	return kt_end();
 }
-SHELL_COMMAND("test-smp", test_smp, "", "threads, mutexes, wake-ups, moves and calls on every CPU at once");
+SHELL_COMMAND("test-smp", test_smp, "",
+	      "threads, mutexes, wake-ups, moves and calls on every CPU at once");

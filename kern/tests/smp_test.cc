@@ -1,4 +1,5 @@
-// needs: kern/base/cpus.c kern/secondary.c kern/base/fdt.c kern/base/string.c -DKERNEL_NAMES -Ikern/tests/host -Ikern/tests
+// needs: kern/base/cpus.c kern/secondary.c kern/base/fdt.c kern/base/string.c -DKERNEL_NAMES
+// needs: -Ikern/tests/host -Ikern/tests
 /*
  * Which CPUs are used, and under which indices, when firmware refuses some: all places of
  * the boot CPU, all sets of refused CPUs.

@@ -51,7 +51,8 @@ static std::string one(int times)
 }
 static std::string many(int n, int times)
 {
-	return "  ... the " + std::to_string(n) + " lines above repeat " + std::to_string(times) + " times\n";
+	return "  ... the " + std::to_string(n) + " lines above repeat " + std::to_string(times) +
+	       " times\n";
 }
 static std::string times(const std::string &s, int n)
 {
@@ -63,19 +64,23 @@ TEST(stack_lines, a_line_that_repeats_is_printed_once)
 	EXPECT_EQ("f\na\n" + one(999) + "m\n", shown("f" + times("a", 1000) + "m"));
 	EXPECT_EQ("a\n" + one(2), shown("aaa"));
 	EXPECT_EQ("a\n" + one(2) + "b\n" + one(3) + "c\n", shown("aaabbbbc"));
-	EXPECT_EQ("a\n" + one(2) + "b\na\n" + many(2, 2), shown("aaabababa")) << "the lines above are lines of the stack";
+	EXPECT_EQ("a\n" + one(2) + "b\na\n" + many(2, 2), shown("aaabababa"))
+		<< "the lines above are lines of the stack";
 }
 
 TEST(stack_lines, lines_that_repeat_together_are_printed_once)
 {
 	EXPECT_EQ("f\na\nb\n" + many(2, 499) + "m\n", shown("f" + times("ab", 500) + "m"));
-	EXPECT_EQ("a\nb\nc\n" + many(3, 9) + "a\nb\nm\n", shown(times("abc", 10) + "abm")) << "with the rest of the last one";
+	EXPECT_EQ("a\nb\nc\n" + many(3, 9) + "a\nb\nm\n", shown(times("abc", 10) + "abm"))
+		<< "with the rest of the last one";
 	EXPECT_EQ("a\nb\nc\nd\n" + many(4, 9), shown(times("abcd", 10)));
 }
 
 TEST(stack_lines, others_are_printed_as_they_are)
 {
-	for (const std::string &stack : std::vector<std::string>{"a", "", "abcdefg", "aab", "aba", "abac", "abca", "abcad", times("abcde", 5)}) {
+	for (const std::string &stack :
+	     std::vector<std::string>{"a", "", "abcdefg", "aab", "aba", "abac", "abca", "abcad",
+				      times("abcde", 5)}) {
 		std::string all;
 		for (char c : stack)
 			all += std::string(1, c) + "\n";
@@ -105,8 +110,10 @@ TEST(stack_lines, any_stack_can_be_read_back)
 			unsigned n = 1, again;
 			if (l.size() == 1)
 				read += l;
-			else if (sscanf(l.c_str(), "  ... the line above repeats %u", &again) == 1 ||
-				 sscanf(l.c_str(), "  ... the %u lines above repeat %u", &n, &again) == 2)
+			else if (sscanf(l.c_str(), "  ... the line above repeats %u", &again) ==
+					 1 ||
+				 sscanf(l.c_str(), "  ... the %u lines above repeat %u", &n,
+					&again) == 2)
 				read += times(read.substr(read.size() - n), again);
 		}
 		ASSERT_EQ(stack, read) << text;

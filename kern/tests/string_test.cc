@@ -94,13 +94,28 @@ TEST(strings, strlcpy_always_ends_what_it_wrote)
 
 TEST(numbers, whole_texts_alone_are_numbers)
 {
-	struct { const char *text; int base, err; u64 value; } cases[] = {
-		{"0", 0, 0, 0}, {"10", 0, 0, 10}, {"10\n", 0, 0, 10}, {"0x1F", 0, 0, 31}, {"1f", 16, 0, 31},
-		{"0x1f", 16, 0, 31}, {"017", 0, 0, 15}, {"017", 10, 0, 17},
-		{"18446744073709551615", 10, 0, ~0ull}, {"18446744073709551616", 10, -ERANGE, 0},
-		{"99999999999999999999999", 0, -ERANGE, 0}, {"", 10, -EINVAL, 0}, {"\n", 10, -EINVAL, 0},
-		{"0x", 0, -EINVAL, 0}, {"12x", 10, -EINVAL, 0}, {"-1", 10, -EINVAL, 0}, {" 1", 10, -EINVAL, 0},
-		{"1 ", 10, -EINVAL, 0}, {"1\n\n", 10, -EINVAL, 0}, {"09", 0, -EINVAL, 0},
+	struct { const char *text; int base, err; u64 value;
+	} cases[] = {
+		{"0", 0, 0, 0},
+		{"10", 0, 0, 10},
+		{"10\n", 0, 0, 10},
+		{"0x1F", 0, 0, 31},
+		{"1f", 16, 0, 31},
+		{"0x1f", 16, 0, 31},
+		{"017", 0, 0, 15},
+		{"017", 10, 0, 17},
+		{"18446744073709551615", 10, 0, ~0ull},
+		{"18446744073709551616", 10, -ERANGE, 0},
+		{"99999999999999999999999", 0, -ERANGE, 0},
+		{"", 10, -EINVAL, 0},
+		{"\n", 10, -EINVAL, 0},
+		{"0x", 0, -EINVAL, 0},
+		{"12x", 10, -EINVAL, 0},
+		{"-1", 10, -EINVAL, 0},
+		{" 1", 10, -EINVAL, 0},
+		{"1 ", 10, -EINVAL, 0},
+		{"1\n\n", 10, -EINVAL, 0},
+		{"09", 0, -EINVAL, 0},
 	};
 	for (auto &c : cases) {
 		u64 v = 0;

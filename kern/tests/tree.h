@@ -17,7 +17,9 @@ static Blob compile(const std::string &source)
 	std::string base = mkdtemp(dir);
 
 	std::ofstream(base + "/t.dts") << source;
-	EXPECT_EQ(0, system(("dtc -q -I dts -O dtb -o " + base + "/t.dtb " + base + "/t.dts").c_str()));
+	EXPECT_EQ(
+		0,
+		system(("dtc -q -I dts -O dtb -o " + base + "/t.dtb " + base + "/t.dts").c_str()));
 	std::ifstream in(base + "/t.dtb", std::ios::binary);
 	Blob blob((std::istreambuf_iterator<char>(in)), {});
 	EXPECT_EQ(0, system(("rm -r " + base).c_str()));

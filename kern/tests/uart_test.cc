@@ -1,4 +1,5 @@
-// needs: kern/console/uart.c kern/base/fdt.c kern/base/string.c -DKERNEL_NAMES -Ikern/tests/host -Ikern/tests
+// needs: kern/console/uart.c kern/base/fdt.c kern/base/string.c -DKERNEL_NAMES -Ikern/tests/host
+// needs: -Ikern/tests
 /* Which UART the device tree leads to, and what the drivers do with its registers. */
 #include <algorithm>
 #include <cstdio>
@@ -24,7 +25,10 @@ int uart_receive(void);
 int uart_enable_input(const void *fdt);
 }
 
-/* One device: what a read of an offset gives, once each and then the last for ever; what was written. */
+/*
+ * One device: what a read of an offset gives, once each and then the last for ever; what was
+ * written.
+ */
 static u64 mapped;
 static std::map<unsigned long, std::deque<u32>> reads;
 static std::map<unsigned long, int> asked; /* how often each was read */
@@ -85,14 +89,16 @@ static void begin(const std::string &body, bool has_firmware_console = false)
 
 static void begin_one(const std::string &compatible, const std::string &more = "")
 {
-	begin("serial@1000 { compatible = " + compatible + "; reg = <0x1000 0x100>; " + more + " };");
+	begin("serial@1000 { compatible = " + compatible + "; reg = <0x1000 0x100>; " + more +
+	      " };");
 	EXPECT_EQ(0x1000u, mapped) << compatible;
 	EXPECT_EQ("", said);
 }
 
 using Writes = std::vector<std::pair<unsigned long, u32>>;
 
-static const char two[] = "aliases { serial0 = \"/soc/serial@3000\"; serial1 = \"/soc/serial@2000\"; };"
+static const char two[] =
+	"aliases { serial0 = \"/soc/serial@3000\"; serial1 = \"/soc/serial@2000\"; };"
 	"soc { #address-cells = <1>; #size-cells = <1>; ranges = <0x7e000000 0x3f000000 0x10000>;"
 	"serial@7e001000 { compatible = \"arm,pl011\"; reg = <0x7e001000 0x100>; };"
 	"serial@2000 { compatible = \"brcm,bcm2835-aux-uart\"; reg = <0x7e002000 0x40>; };"
@@ -101,7 +107,8 @@ static const char two[] = "aliases { serial0 = \"/soc/serial@3000\"; serial1 = \
 
 TEST(uart, stdout_path_is_a_path_or_an_alias_with_or_without_a_baud_rate)
 {
-	for (const char *path : {"serial1", "serial1:115200n8", "/soc/serial@2000", "/soc/serial@2000:1500000"}) {
+	for (const char *path :
+	     {"serial1", "serial1:115200n8", "/soc/serial@2000", "/soc/serial@2000:1500000"}) {
 		begin("chosen { stdout-path = \"" + std::string(path) + "\"; };" + two);
 		EXPECT_EQ(0x3f002000u, mapped) << path << ", through the bus's ranges";
 		EXPECT_EQ("", said);
@@ -119,7 +126,9 @@ TEST(uart, an_unknown_console_is_named_and_another_used)
 {
 	begin(std::string("chosen { stdout-path = \"/soc/serial@4000:9600\"; };") + two);
 	EXPECT_EQ(0x3f001000u, mapped);
-	EXPECT_EQ("Callsite has no driver for the device tree's console (/soc/serial@4000:9600): another one is used.\n", said);
+	EXPECT_EQ("Callsite has no driver for the device tree's console (/soc/serial@4000:9600): "
+		  "another one is used.\n",
+		  said);
 }
 
 TEST(uart, a_disabled_uart_is_not_taken_by_chance)
@@ -131,9 +140,13 @@ TEST(uart, a_disabled_uart_is_not_taken_by_chance)
 
 TEST(uart, without_a_known_uart_the_firmwares_console_is_used)
 {
-	begin("chosen { stdout-path = \"/s@1\"; }; s@1 { compatible = \"nobody,knows\"; reg = <1 1>; };", true);
+	begin("chosen { stdout-path = \"/s@1\"; }; s@1 { compatible = \"nobody,knows\"; reg = <1 "
+	      "1>; };",
+	      true);
 	EXPECT_EQ(0u, mapped);
-	EXPECT_EQ("Callsite has no driver for the device tree's console (/s@1): the firmware's console is used.\n", said);
+	EXPECT_EQ("Callsite has no driver for the device tree's console (/s@1): the firmware's "
+		  "console is used.\n",
+		  said);
 	uart_write("a\n", 2);
 	EXPECT_EQ("a\r\n", firmware_said);
 	EXPECT_EQ(-ENODEV, uart_enable_input(nullptr)) << "it does not interrupt";
@@ -152,7 +165,9 @@ TEST(uart, ns16550a_has_bytes_or_what_the_tree_says)
 {
 	for (int shift : {0, 2}) {
 		int wide = shift == 2 ? 4 : 1;
-		begin_one("\"snps,dw-apb-uart\", \"x\"", "reg-shift = <" + std::to_string(shift) + ">; reg-io-width = <" + std::to_string(wide) + ">;");
+		begin_one("\"snps,dw-apb-uart\", \"x\"", "reg-shift = <" + std::to_string(shift) +
+								 ">; reg-io-width = <" +
+								 std::to_string(wide) + ">;");
 		reads[5 << shift] = {0x20};
 		uart_write("x", 1);
 		EXPECT_EQ((Writes{{0, 'x'}}), writes);
@@ -167,10 +182,15 @@ TEST(uart, ns16550a_has_bytes_or_what_the_tree_says)
 
 TEST(uart, a_16550_whose_registers_cannot_be_so_is_not_used)
 {
-	for (const char *layout : {"reg-shift = <40>;", "reg-shift = <10>;", "reg-io-width = <4>;", "reg-io-width = <2>; reg-shift = <1>;"}) {
-		begin("serial@1000 { compatible = \"ns16550a\"; reg = <0x1000 0x100>; " + std::string(layout) + " };", true);
+	for (const char *layout : {"reg-shift = <40>;", "reg-shift = <10>;", "reg-io-width = <4>;",
+				   "reg-io-width = <2>; reg-shift = <1>;"}) {
+		begin("serial@1000 { compatible = \"ns16550a\"; reg = <0x1000 0x100>; " +
+			      std::string(layout) + " };",
+		      true);
 		EXPECT_EQ(0u, mapped) << layout;
-		EXPECT_EQ("Callsite has no driver for the device tree's console (none is named): the firmware's console is used.\n", said);
+		EXPECT_EQ("Callsite has no driver for the device tree's console (none is named): "
+			  "the firmware's console is used.\n",
+			  said);
 	}
 }
 
@@ -198,9 +218,11 @@ TEST(uart, ns16550a_says_that_it_overran_while_it_was_sending)
 TEST(uart, a_designware_uarts_interrupt_always_ends)
 {
 	enum { DATA = 0, IIR = 2 << 2, LSR = 5 << 2, USR = 31 << 2 };
-	static const struct { u32 iir, lsr; int data, usr; const char *what; } cases[] = {
-		{0xcc, 0x60, 1, 0, "a time-out without a byte"}, {0xcc, 0x61, 0, 0, "a time-out with a byte"},
-		{0xc7, 0x60, 0, 1, "busy"}, {0xc4, 0x61, 0, 0, "a byte"}};
+	static const struct { u32 iir, lsr; int data, usr; const char *what;
+	} cases[] = {{0xcc, 0x60, 1, 0, "a time-out without a byte"},
+		     {0xcc, 0x61, 0, 0, "a time-out with a byte"},
+		     {0xc7, 0x60, 0, 1, "busy"},
+		     {0xc4, 0x61, 0, 0, "a byte"}};
 
 	begin_one("\"snps,dw-apb-uart\"", "reg-shift = <2>; reg-io-width = <4>;");
 	EXPECT_EQ(0, uart_enable_input(nullptr));
@@ -220,7 +242,8 @@ TEST(uart, the_mini_uart_needs_no_reg_shift_and_takes_one_byte_at_a_time)
 	reads[8] = {0xc1}; /* its IIR always says that there are FIFOs */
 	reads[20] = {0};
 	EXPECT_EQ(0, uart_enable_input(nullptr));
-	EXPECT_NE(writes.end(), std::find(writes.begin(), writes.end(), std::make_pair(4ul, 5u))) << "the interrupt of received data needs bits 0 and 2";
+	EXPECT_NE(writes.end(), std::find(writes.begin(), writes.end(), std::make_pair(4ul, 5u)))
+		<< "the interrupt of received data needs bits 0 and 2";
 	reads[20] = {0x20, 0, 0x20};
 	writes.clear();
 	uart_write("ab", 2);

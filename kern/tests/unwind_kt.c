@@ -168,7 +168,8 @@ static const char *fault_of(const struct walk *w)
 	}
 	if (strcmp(name, "thread_start_asm"))
 		return "it does not reach the thread's first instruction";
-	return deep == w->level || deep == w->level + 1 ? NULL : "its number of chain_deep is wrong";
+	return deep == w->level || deep == w->level + 1 ? NULL
+							: "its number of chain_deep is wrong";
 }
 
 /* The tracer's way in and out. */
@@ -182,7 +183,8 @@ static struct {
 	{"ftrace_graph_caller"},
 #endif
 };
-static volatile u64 unwind_hits[ARRAY_SIZE(ways)]; /* which of its instructions were interrupted, a bit each */
+/* which of its instructions were interrupted, a bit each */
+static volatile u64 unwind_hits[ARRAY_SIZE(ways)];
 
 static unsigned long without_padding(unsigned long start, unsigned long size)
 {
@@ -293,4 +295,5 @@ static int test_unwind(int argc, char **argv)
 			   (unsigned long)unwind_hits[i]);
 	return kt_end();
 }
-SHELL_COMMAND("test-unwind", test_unwind, "[all] [tracer ...]", "walk a chain of calls from interrupts");
+SHELL_COMMAND("test-unwind", test_unwind, "[all] [tracer ...]",
+	      "walk a chain of calls from interrupts");

@@ -94,7 +94,8 @@ notrace void trap_exception(struct trap_frame *regs)
 notrace void trap_overflow(struct trap_frame *regs)
 {
 	regs_complete(regs);
-	panic_regs(regs, "the stack of thread %d (%s) overflowed: sp is 0x%lx, the stack 0x%lx-0x%lx",
+	panic_regs(regs,
+		   "the stack of thread %d (%s) overflowed: sp is 0x%lx, the stack 0x%lx-0x%lx",
 		   current->pid, current->comm, regs_sp(regs), (unsigned long)current->stack,
 		   (unsigned long)current->stack + THREAD_SIZE);
 }

@@ -1,6 +1,6 @@
 /*
- * Panics, and faults that end one thread. A person and a harness read the report: the cause, the CPU and thread,
- * the registers, the call trace, "end of panic". Then the machine is turned off
+ * Panics, and faults that end one thread. A person and a harness read the report: the cause, the
+ * CPU and thread, the registers, the call trace, "end of panic". Then the machine is turned off
  * with the status of a failure.
  *
  * A panic inside a panic prints one line and turns the machine off. If the console
@@ -92,15 +92,16 @@ static void __noreturn report_panic(const char *fmt, va_list args)
 PANIC_HOOK(report_panic);
 
 /*
- * May this thread end here, alone? Only if it asked for that (current->faulted), and holds nothing for which others would
- * wait: it was preemptible, holds no mutex, is in no wait queue, and was not in the tracer. After a stack overflow @regs are
- * on another stack, and the answer is no.
+ * May this thread end here, alone? Only if it asked for that (current->faulted), and holds nothing
+ * for which others would wait: it was preemptible, holds no mutex, is in no wait queue, and was not
+ * in the tracer. After a stack overflow @regs are on another stack, and the answer is no.
  */
 static bool ends_alone(struct trap_frame *regs)
 {
-	return current->faulted && IS_WITHIN(regs, (unsigned long)current->stack, THREAD_SIZE) && regs_irqs_on(regs) &&
-	       current->ctx < CTX_PREEMPT && !(current->ctx & CTX_HARDIRQ) && !current->mutexes && !current->waits_in &&
-	       !this_cpu()->recursion && !in_tracer(unwind_true_pc(regs));
+	return current->faulted && IS_WITHIN(regs, (unsigned long)current->stack, THREAD_SIZE) &&
+	       regs_irqs_on(regs) && current->ctx < CTX_PREEMPT && !(current->ctx & CTX_HARDIRQ) &&
+	       !current->mutexes && !current->waits_in && !this_cpu()->recursion &&
+	       !in_tracer(unwind_true_pc(regs));
 }
 
 static void __noreturn end_alone(struct trap_frame *regs, const char *fmt, va_list args)
@@ -111,7 +112,8 @@ static void __noreturn end_alone(struct trap_frame *regs, const char *fmt, va_li
 
 	current->faulted = NULL;
 	vsnprintf(why, sizeof(why), fmt, args);
-	printk("thread %d (%s) ends: %s, at %pS\n", current->pid, current->comm, why, (void *)unwind_true_pc(regs));
+	printk("thread %d (%s) ends: %s, at %pS\n", current->pid, current->comm, why,
+	       (void *)unwind_true_pc(regs));
 	unwind_start_regs(&u, regs);
 	show_trace(&u);
 	*faulted = true;

@@ -22,7 +22,8 @@ static void print_skipped(struct stack_lines *l)
 		if (l->period == 1)
 			l->print("%s... the line above repeats %u times\n", l->indent, times);
 		else
-			l->print("%s... the %u lines above repeat %u times\n", l->indent, l->period, times);
+			l->print("%s... the %u lines above repeat %u times\n", l->indent, l->period,
+				 times);
 		l->printed++;
 		forget(l, rest); /* so "the lines above" are lines of the stack */
 	}

@@ -62,7 +62,10 @@ static int wait_for_each(unsigned long mask, bool (*is_so)(unsigned index))
 	return -1;
 }
 
-/* Interrupts stay on during the wait: a CPU that waits for this one to run a call can go on, and then stops. */
+/*
+ * Interrupts stay on during the wait: a CPU that waits for this one to run a call can go on, and
+ * then stops.
+ */
 static int stop_others(unsigned long mask)
 {
 	WRITE_ONCE(stopping, true);

@@ -18,7 +18,8 @@ notrace void unwind_start_at(struct unwind *u, struct thread *t, unsigned long p
 	*u = (struct unwind){pc, fp, sp, t, low, low + THREAD_SIZE};
 }
 
-__noinline notrace unsigned long unwind_true_caller(struct thread *t, unsigned long pc, unsigned long fp)
+__noinline notrace unsigned long unwind_true_caller(struct thread *t, unsigned long pc,
+						    unsigned long fp)
 {
 	TABLE_FOR_EACH(const struct unwind_hook, unwind_hook, hook)
 		pc = hook->fn(t, pc, fp);
@@ -105,7 +106,8 @@ static inline notrace bool is_plain(unsigned long pc)
 /* A fast path for frames outside of traps, the tracer and modules: the frame records suffice. */
 static notrace unsigned save_plain(struct unwind *u, unsigned long *entries, unsigned max)
 {
-	unsigned long least = MAX(u->sp, u->low + FRAME_RECORD), most = u->high - 16 + FRAME_RECORD, fp = u->fp;
+	unsigned long least = MAX(u->sp, u->low + FRAME_RECORD), most = u->high - 16 + FRAME_RECORD,
+		      fp = u->fp;
 	unsigned count = 0;
 
 	if (u->regs || !is_plain(u->pc))
@@ -164,8 +166,8 @@ notrace bool unwind_by_code(struct unwind *u, const struct frame_state *s, unsig
 
 notrace bool unwind_in_tracer_entry(const char *name)
 {
-	return name && (!strncmp(name, "ftrace_stub_", 12) || !strncmp(name, "ftrace_island_", 14) ||
-			!strcmp(name, "ftrace_caller"));
+	return name && (!strncmp(name, "ftrace_stub_", 12) ||
+			!strncmp(name, "ftrace_island_", 14) || !strcmp(name, "ftrace_caller"));
 }
 
 /* ---- the state of a frame at an instruction ---- */

@@ -25,12 +25,18 @@ struct unwind {
 };
 void unwind_start_here(struct unwind *u);                        /* the caller of this function */
 void unwind_start_regs(struct unwind *u, struct trap_frame *regs);
-/* @pc is the original address (unwind_true_caller()). @t is the running thread, or cannot start running. */
+/*
+ * @pc is the original address (unwind_true_caller()). @t is the running thread, or cannot start
+ * running.
+ */
 void unwind_start_at(struct unwind *u, struct thread *t, unsigned long pc, unsigned long fp,
 		     unsigned long sp);
 bool unwind_next(struct unwind *u);                              /* false at the end */
 
-/* The address after the frame's current instruction: the return address of a call, or the interrupted pc + 4. */
+/*
+ * The address after the frame's current instruction: the return address of a call, or the
+ * interrupted pc + 4.
+ */
 static inline unsigned long unwind_entry(const struct unwind *u)
 {
 	return u->regs && !u->link_pending ? u->pc + 4 : u->pc;
@@ -53,12 +59,14 @@ unsigned stack_trace_save_pid(int pid, unsigned cpu, unsigned long *entries, uns
 #define STACK_PERIOD_MAX 4
 #define STACK_FRAMES_MAX (THREAD_SIZE / 16) /* a frame record has 16 bytes */
 struct stack_lines {
-	void (*line)(unsigned long pc, bool exact); /* exact: an interrupted pc, not a return address */
+	/* exact: an interrupted pc, not a return address */
+	void (*line)(unsigned long pc, bool exact);
 	int (*print)(const char *fmt, ...);
 	const char *indent; /* of what is printed by print() */
 	unsigned printed; /* lines */
 	/* The rest is zero at the start, and private. */
-	unsigned period, skipped;             /* the next @period lines are like the last ones, @skipped times so far */
+	/* the next @period lines are like the last ones, @skipped times so far */
+	unsigned period, skipped;
 	unsigned long seen[STACK_PERIOD_MAX]; /* the newest address first */
 };
 void stack_line(struct stack_lines *l, unsigned long pc, bool exact);
@@ -86,7 +94,10 @@ bool unwind_from_regs(struct unwind *u);
 
 /* ---- For <arch>/unwind.c ---- */
 
-/* The interrupted pc. In the copy of an instruction that a probe executes, it is the instruction's own address. */
+/*
+ * The interrupted pc. In the copy of an instruction that a probe executes, it is the instruction's
+ * own address.
+ */
 unsigned long unwind_true_pc(const struct trap_frame *regs);
 
 /*
@@ -96,13 +107,20 @@ unsigned long unwind_true_pc(const struct trap_frame *regs);
 struct frame_state {
 	bool known, ra_stored, fp_stored, fp_set;
 	s32 depth, ra_at, fp_at;
-	s32 fp_is, fp_from_sp; /* fp's value as an offset; the same relative to sp at that instruction */
+	/* fp's value as an offset; the same relative to sp at that instruction */
+	s32 fp_is, fp_from_sp;
 };
 /* fp (@is_fp) or the link register was stored at sp + @at, or loaded from there (@load). */
 void unwind_moved(struct frame_state *s, bool is_fp, s32 at, bool load);
-/* Go to the caller of a function without a frame record, by @s. @link: the caller's address if it is not stored. */
+/*
+ * Go to the caller of a function without a frame record, by @s. @link: the caller's address if it
+ * is not stored.
+ */
 bool unwind_by_code(struct unwind *u, const struct frame_state *s, unsigned long link);
-/* <arch>/unwind.c: record the effect of @insn in @s. Return: where it continues; *to: a branch's offset. */
+/*
+ * <arch>/unwind.c: record the effect of @insn in @s. Return: where it continues; *to: a branch's
+ * offset.
+ */
 enum flow { FLOW_ON, FLOW_BRANCH, FLOW_JUMP, FLOW_AWAY, FLOW_RETURN };
 enum flow unwind_track(struct frame_state *s, u32 insn, long *to);
 

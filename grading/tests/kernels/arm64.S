@@ -199,7 +199,10 @@ handler:
 	b	patched_home
 callback:
 	ret
-	/* Two frame records: what is below, where to return to. And what the third argument points to. */
+	/*
+	 * Two frame records: what is below, where to return to. And what the third argument points
+	 * to.
+	 */
 	.balign	8
 records:
 	.quad	records + 16, 0x1111, 0, 0x2222
@@ -218,7 +221,9 @@ inner_site:
 	ldp	x30, x20, [sp], 16
 	eret
 
-	/* `call`, moved to traced_site 8 bytes before it, jumps to tracer, 8 bytes before `image`. */
+	/*
+	 * `call`, moved to traced_site 8 bytes before it, jumps to tracer, 8 bytes before `image`.
+	 */
 traced:
 	mov	x9, x30
 traced_site:

@@ -4,10 +4,10 @@
  * loops, panics, floods, reboots or lies, as PART says.
  *
  * 1. Say hello, and the prompt (PART_DEAD: nothing).
- * 2. Echo what is typed; at a carriage return do as the last letter says:
- *    `f` of poweroff ends the machine, `w` of a line runs the traced function,
- *    `e` patches its call site, `t` prints a trace of it, `s` of registers changes some at every place that
- *    the observer looks at, `y` of copy executes data, `m` of item calls `answer` by way of another mapping, then as ever.
+ * 2. Echo what is typed; at a carriage return do as the last letter says: `f` of poweroff ends the
+ *    machine, `w` of a line runs the traced function, `e` patches its call site, `t` prints a trace
+ *    of it, `s` of registers changes some at every place that the observer looks at, `y` of copy
+ *    executes data, `m` of item calls `answer` by way of another mapping, then as ever.
  */
 	.option norvc
 	.equ	UART, 0x10000000
@@ -210,14 +210,19 @@ handler:
 	j	patched_home
 callback:
 	ret
-	/* Two frame records: what is below, where to return to. And what the third argument points to. */
+	/*
+	 * Two frame records: what is below, where to return to. And what the third argument points
+	 * to.
+	 */
 	.balign	8
 records:
 	.dword	records + 32, 0x1111, 0, 0x2222
 words:
 	.dword	0x55, 0x66, 0x77
 
-	/* `call`, moved to traced_site 8 bytes before it, jumps to tracer, 8 bytes before `image`. */
+	/*
+	 * `call`, moved to traced_site 8 bytes before it, jumps to tracer, 8 bytes before `image`.
+	 */
 traced:
 traced_site:
 	nop

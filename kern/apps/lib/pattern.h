@@ -5,7 +5,9 @@
 #ifndef APPS_PATTERN_H
 #define APPS_PATTERN_H
 
-/* For a callback that may run without the core's guard against recursion (FTRACE_OPS_FL_RECURSION). */
+/*
+ * For a callback that may run without the core's guard against recursion (FTRACE_OPS_FL_RECURSION).
+ */
 #define CALLBACK __attribute__((noipa, section(".ftrace.text"))) notrace
 
 #ifdef __riscv
@@ -15,7 +17,9 @@
 #define ENTER "	addi sp, sp, -16\n	sd ra, 8(sp)\n	sd s0, 0(sp)\n	addi s0, sp, 16\n"
 #define LEAVE "	ld ra, 8(sp)\n	ld s0, 0(sp)\n	addi sp, sp, 16\n	ret\n"
 #define NOPS "	nop\n"
-/* Set each argument register, t2 (a static chain) and each callee-saved register, except sp and fp. */
+/*
+ * Set each argument register, t2 (a static chain) and each callee-saved register, except sp and fp.
+ */
 #define SET_PATTERN \
 	"	.set .Lvalue, 0x5ca1ab1e00010001\n" \
 	"	.irp reg, a0,a1,a2,a3,a4,a5,a6,a7,s1,s2,s3,s4,s5,s6,s7,s8,s9,s10,s11,t2\n" \
@@ -26,8 +30,10 @@
 /* Give every register that a callback may overwrite another value. */
 #define OVERWRITE() __asm__ volatile( \
 	"	.set .Lvalue, -1\n" \
-	"	.irp reg, a0,a1,a2,a3,a4,a5,a6,a7,t0,t1,t2,t3,t4,t5,t6,ra\n	li \\reg, .Lvalue\n	.set .Lvalue, .Lvalue - 1\n	.endr\n" \
-	: : : "ra", "t0", "t1", "t2", "t3", "t4", "t5", "t6", "a0", "a1", "a2", "a3", "a4", "a5", "a6", "a7")
+	"	.irp reg, a0,a1,a2,a3,a4,a5,a6,a7,t0,t1,t2,t3,t4,t5,t6,ra\n" \
+	"	li \\reg, .Lvalue\n	.set .Lvalue, .Lvalue - 1\n	.endr\n" \
+	: : : "ra", "t0", "t1", "t2", "t3", "t4", "t5", "t6", "a0", "a1", "a2", "a3", "a4", "a5", \
+	  "a6", "a7")
 #else
 #define CALL "	bl "
 #define JUMP "	b "
@@ -45,8 +51,10 @@
 	"x19", "x20", "x21", "x22", "x23", "x24", "x25", "x26", "x27", "x28"
 #define OVERWRITE() __asm__ volatile( \
 	"	.set .Lvalue, -1\n" \
-	"	.irp reg, x0,x1,x2,x3,x4,x5,x6,x7,x8,x9,x10,x11,x12,x13,x14,x15,x16,x17,x30\n	mov \\reg, .Lvalue\n	.set .Lvalue, .Lvalue - 1\n	.endr\n" \
-	: : : "x30", "x0", "x1", "x2", "x3", "x4", "x5", "x6", "x7", "x8", "x9", "x10", "x11", "x12", "x13", "x14", "x15", "x16", "x17")
+	"	.irp reg, x0,x1,x2,x3,x4,x5,x6,x7,x8,x9,x10,x11,x12,x13,x14,x15,x16,x17,x30\n" \
+	"	mov \\reg, .Lvalue\n	.set .Lvalue, .Lvalue - 1\n	.endr\n" \
+	: : : "x30", "x0", "x1", "x2", "x3", "x4", "x5", "x6", "x7", "x8", "x9", "x10", "x11", \
+	  "x12", "x13", "x14", "x15", "x16", "x17")
 #endif
 
 /* The start of a function, with a call site as the compiler makes it (HOOK=entry). */

@@ -160,14 +160,16 @@ always_inline_ void cpu_idle_wait(void)
 	{                                                                                     \
 		u##bits v;                                                                    \
                                                                                               \
-		__asm__ volatile("ldr" suffix " %" reg "0, [%1]" : "=r"(v) : "r"(addr) : "memory"); \
+		__asm__ volatile("ldr" suffix " %" reg "0, [%1]"                              \
+				 : "=r"(v) : "r"(addr) : "memory");                           \
 		dmb_(oshld);                                                                  \
 		return v;                                                                     \
 	}                                                                                     \
 	always_inline_ void write##bits(u##bits v, volatile void *addr)                       \
 	{                                                                                     \
 		dmb_(oshst);                                                                  \
-		__asm__ volatile("str" suffix " %" reg "0, [%1]" : : "rZ"(v), "r"(addr) : "memory"); \
+		__asm__ volatile("str" suffix " %" reg "0, [%1]"                              \
+				 : : "rZ"(v), "r"(addr) : "memory");                          \
 	}
 MMIO(8, "b", "w") MMIO(32, "", "w") MMIO(64, "", "x")
 #undef MMIO
@@ -270,7 +272,8 @@ extern unsigned timer_irq;  /* timer.c */
 /* bcm2836.c: irqchip.c calls these where there is no GIC. */
 int bcm2836_init(const void *fdt);
 void bcm2836_init_cpu(void);
-int bcm2836_map(int controller, const u32 cell[3], unsigned *irq); /* as irqchip_map(): fdt_interrupt() has found these */
+/* as irqchip_map(): fdt_interrupt() has found these */
+int bcm2836_map(int controller, const u32 cell[3], unsigned *irq);
 void bcm2836_enable(unsigned irq);
 void bcm2836_handle(void);
 void bcm2836_send_ipi(unsigned long mask);

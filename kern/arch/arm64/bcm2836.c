@@ -62,10 +62,14 @@ void bcm2836_init_cpu(void)
 	write32(1, local + MAILBOX_CONTROL(core));
 }
 
-/* <number flags> of the cores' controller, <bank number> of the devices'; bank 0 has no device that Callsite knows. */
+/*
+ * <number flags> of the cores' controller, <bank number> of the devices'; bank 0 has no device that
+ * Callsite knows.
+ */
 int bcm2836_map(int controller, const u32 cell[3], unsigned *irq)
 {
-	if (!devices || controller != devices_node || !cell[0] || cell[0] > DEVICES / 32 || cell[1] > 31)
+	if (!devices || controller != devices_node || !cell[0] || cell[0] > DEVICES / 32 ||
+	    cell[1] > 31)
 		return -ENODEV;
 	*irq = DEVICE_BASE + 32 * (cell[0] - 1) + cell[1];
 	return 0;
@@ -76,7 +80,8 @@ void bcm2836_enable(unsigned irq)
 	unsigned core = core_of(this_cpu());
 
 	if (irq < DEVICE_BASE)
-		write32(read32(local + TIMER_CONTROL(core)) | 1u << irq, local + TIMER_CONTROL(core));
+		write32(read32(local + TIMER_CONTROL(core)) | 1u << irq,
+			local + TIMER_CONTROL(core));
 	else
 		write32(1u << irq % 32, devices + ENABLE(irq / 32 - 1));
 }
@@ -91,13 +96,17 @@ static void handle_devices(void)
 	}
 }
 
-/* The read makes sure that the mailbox is cleared before handle_ipi() looks for work. So a later IPI is a new interrupt. */
+/*
+ * The read makes sure that the mailbox is cleared before handle_ipi() looks for work. So a later
+ * IPI is a new interrupt.
+ */
 void bcm2836_handle(void)
 {
 	unsigned core = core_of(this_cpu());
 	u32 source;
 
-	while ((source = read32(local + SOURCE(core)) & (SOURCE_MAILBOX | SOURCE_DEVICE | 1u << timer_irq))) {
+	while ((source = read32(local + SOURCE(core)) &
+			 (SOURCE_MAILBOX | SOURCE_DEVICE | 1u << timer_irq))) {
 		if (source & SOURCE_MAILBOX) {
 			write32(~0u, local + MAILBOX_CLEAR(core));
 			read32(local + SOURCE(core));

@@ -11,7 +11,8 @@
 
 	/* In: x0 and x1 are saved, x0 = sp before the frame. Out: x0 = the frame. */
 	.macro	save_registers
-	pairs	stp, sp, FRAME_X, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 21, 22, 23, 24, 25, 26, 27, 28, 29
+	pairs	stp, sp, FRAME_X, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, \
+		16, 17, 18, 19, 20, 21, 22, 23, 24, 25, 26, 27, 28, 29
 	mrs	x2, elr_el1
 	mrs	x3, spsr_el1
 	stp	x30, x0, [sp, #X(30)]
@@ -97,7 +98,8 @@ ret_from_exception:
 	clrex
 
 	/* 2. Restore the other registers and return. */
-	pairs	ldp, sp, FRAME_X, 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 21, 22, 23, 24, 25, 26, 27, 28, 29
+	pairs	ldp, sp, FRAME_X, 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, \
+		16, 17, 18, 19, 20, 21, 22, 23, 24, 25, 26, 27, 28, 29
 	ldr	x30, [sp, #X(30)]
 	add	sp, sp, #FRAME_SIZE
 	eret

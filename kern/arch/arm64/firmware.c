@@ -71,10 +71,14 @@ int firmware_cpu_start(struct cpu *cpu, unsigned long entry)
 		       : 0;
 }
 
-/* A reset empties the caches: write back what the next boot is to find. The instruction reaches the lines of all CPUs. */
+/*
+ * A reset empties the caches: write back what the next boot is to find. The instruction reaches the
+ * lines of all CPUs.
+ */
 static notrace void clean_last_boot(void)
 {
-	unsigned long line = 4ul << (sysreg_read(ctr_el0) >> 16 & 15); /* DminLine: the smallest line of a data cache, in words */
+	/* DminLine: the smallest line of a data cache, in words */
+	unsigned long line = 4ul << (sysreg_read(ctr_el0) >> 16 & 15);
 
 	for (unsigned long pa = last_boot_ram.start; pa < last_boot_ram.end; pa += line)
 		__asm__ volatile("dc civac, %0" : : "r"(phys_to_virt(pa)) : "memory");

@@ -146,7 +146,9 @@ static char *find_redistributor(u64 hwid)
 	return NULL;
 }
 
-/* Numbers 0-31 of the running CPU: @base is the distributor, or the redistributor's second frame. */
+/*
+ * Numbers 0-31 of the running CPU: @base is the distributor, or the redistributor's second frame.
+ */
 static void init_private(char *base)
 {
 	write32(~0u, base + D_DISABLE(0));

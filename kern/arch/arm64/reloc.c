@@ -69,7 +69,10 @@ static int data(u8 *where, s64 value, unsigned bits)
 	return 0;
 }
 
-/* An offset in words, as branches and literal loads have it: @bits of it, from bit @shift of the instruction. */
+/*
+ * An offset in words, as branches and literal loads have it: @bits of it, from bit @shift of the
+ * instruction.
+ */
 static int word_offset(u8 *where, s64 offset, unsigned bits, unsigned shift)
 {
 	if (!reloc_fits(offset, bits + 2))
@@ -94,7 +97,8 @@ static int put_adr(u8 *where, s64 offset, bool checked)
  */
 static int put_adrp(u8 *where, unsigned long pc, unsigned long value, bool checked)
 {
-	s64 pages = (s64)((value & ~0xffful) - (pc & ~0xffful)) >> 12, offset = (value & ~0xffful) - pc;
+	s64 pages = (s64)((value & ~0xffful) - (pc & ~0xffful)) >> 12,
+	    offset = (value & ~0xffful) - pc;
 
 	if ((pc & 0xfff) < 0xff8)
 		return put_adr(where, pages, checked);
@@ -144,7 +148,8 @@ static int put_plt(u8 *entry, unsigned long pc, unsigned long value)
 }
 
 /* A call of a weak function that nothing defines does nothing. */
-static int branch(struct module_elf *elf, u8 *where, unsigned long pc, unsigned long value, u32 symbol)
+static int branch(struct module_elf *elf, u8 *where, unsigned long pc, unsigned long value,
+		  u32 symbol)
 {
 	unsigned long entry_pc;
 	u8 *entry;
@@ -177,10 +182,12 @@ static int movw(u32 type, u8 *where, unsigned long pc, unsigned long value)
 
 	u32 n = type - R_AARCH64_MOVW_PREL_G0;
 
-	return n % 2 ? put_movw(where, value - pc, n / 2, false) : put_movw_signed(where, value - pc, n / 2);
+	return n % 2 ? put_movw(where, value - pc, n / 2, false)
+		     : put_movw_signed(where, value - pc, n / 2);
 }
 
-int arch_relocate(struct module_elf *elf, u32 type, u8 *where, unsigned long pc, unsigned long value, u32 symbol)
+int arch_relocate(struct module_elf *elf, u32 type, u8 *where, unsigned long pc,
+		  unsigned long value, u32 symbol)
 {
 	s64 offset = value - pc;
 

@@ -23,7 +23,8 @@ u64 timer_frequency(const void *fdt)
 
 	if (controller < 0)
 		panic("The device tree has no arm,armv8-timer: time cannot be measured");
-	timer_irq = fdt_compatible(fdt, controller, "brcm,bcm2836-l1-intc") ? cell[0] : cell[1] + PPI_BASE;
+	timer_irq = fdt_compatible(fdt, controller, "brcm,bcm2836-l1-intc") ? cell[0]
+									    : cell[1] + PPI_BASE;
 	fdt_u32(fdt, node, "clock-frequency", &hz);
 	if (!hz)
 		panic("Neither cntfrq_el0 nor the device tree has the timer's frequency");

@@ -42,7 +42,8 @@ static notrace __noreturn void panic_abort(struct trap_frame *regs, const char *
 	case ABORT_PERMISSION:
 		panic_fault(regs, regs->far, access);
 	case ABORT_EXTERNAL:
-		panic_regs(regs, "%s 0x%lx: external abort (no memory or device there)", access, regs->far);
+		panic_regs(regs, "%s 0x%lx: external abort (no memory or device there)", access,
+			   regs->far);
 	case ABORT_ALIGNMENT:
 		panic_regs(regs, "misaligned: %s 0x%lx", access, regs->far);
 	}
@@ -58,7 +59,8 @@ notrace void panic_exception(struct trap_frame *regs)
 	if (class == CLASS_DATA_ABORT)
 		panic_abort(regs, regs->esr & ESR_WRITE ? "write to" : "read from");
 	if (class == CLASS_UNKNOWN || class == CLASS_BREAK)
-		panic_regs(regs, "%s 0x%x at 0x%lx", class_names[class], *(u32 *)regs->pc, regs->pc);
+		panic_regs(regs, "%s 0x%x at 0x%lx", class_names[class], *(u32 *)regs->pc,
+			   regs->pc);
 	if (class_names[class])
 		panic_regs(regs, "%s at 0x%lx", class_names[class], regs->pc);
 	panic_regs(regs, "exception of class 0x%lx at 0x%lx (0x%lx)", class, regs->pc, regs->far);
@@ -80,8 +82,8 @@ notrace void arch_show_regs(const struct trap_frame *regs)
 	printk("  pc %016lx  pstate %lx  esr %lx  far %lx\n", regs->pc, regs->pstate, regs->esr,
 	       regs->far);
 	for (int i = 0; i < 28; i += 4)
-		printk(" x%-2d %016lx x%-2d %016lx x%-2d %016lx x%-2d %016lx\n", i, regs->x[i], i + 1,
-		       regs->x[i + 1], i + 2, regs->x[i + 2], i + 3, regs->x[i + 3]);
+		printk(" x%-2d %016lx x%-2d %016lx x%-2d %016lx x%-2d %016lx\n", i, regs->x[i],
+		       i + 1, regs->x[i + 1], i + 2, regs->x[i + 2], i + 3, regs->x[i + 3]);
 	printk(" x28 %016lx  fp %016lx  lr %016lx  sp %016lx\n", regs->x[28], regs->x[29],
 	       regs->x[30], regs->sp);
 }

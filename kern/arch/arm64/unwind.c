@@ -23,7 +23,8 @@ static notrace enum flow flow_of(u32 i, long *to)
 		*to = 4 * FIELD(i, 0, 26);
 		return FLOW_JUMP;
 	}
-	if ((i & 0xff000010) == 0x54000000 || (i & 0x7e000000) == 0x34000000) { /* b.cond, cbz, cbnz */
+	/* b.cond, cbz, cbnz */
+	if ((i & 0xff000010) == 0x54000000 || (i & 0x7e000000) == 0x34000000) {
 		*to = 4 * FIELD(i, 5, 19);
 		return FLOW_BRANCH;
 	}
@@ -71,7 +72,8 @@ static notrace void track_access(struct frame_state *s, const struct access *a)
 		s->depth -= a->at;
 	for (unsigned n = 0; n < 2; n++)
 		if (a->reg[n] == FP || a->reg[n] == LR)
-			unwind_moved(s, a->reg[n] == FP, a->before || a->after ? 8 * n : a->at + 8 * n, a->load);
+			unwind_moved(s, a->reg[n] == FP,
+				     a->before || a->after ? 8 * n : a->at + 8 * n, a->load);
 	if (a->after)
 		s->depth -= a->at;
 }
@@ -116,7 +118,8 @@ notrace bool unwind_record(struct unwind *u)
 		u->sp -= TRAP_RECORD;
 	if (in_tracer(unwind_true_caller(u->thread, u->pc, u->fp))) {
 		s = unwind_state(pc, &name);
-		u->sp = s.fp_set ? fp - s.fp_is : fp + 16; /* the record that ftrace_caller made for it */
+		/* the record that ftrace_caller made for it */
+		u->sp = s.fp_set ? fp - s.fp_is : fp + 16;
 	}
 	return in_text(u->pc);
 }
@@ -145,5 +148,6 @@ notrace bool unwind_from_regs(struct unwind *u)
 	u->regs = NULL;
 	if (s.fp_set)
 		return unwind_record(u);
-	return unwind_by_code(u, &s, follows_entry(link) ? x9 : link); /* lab 5's ftrace_graph_stub is also entered this way */
+	/* lab 5's ftrace_graph_stub is also entered this way */
+	return unwind_by_code(u, &s, follows_entry(link) ? x9 : link);
 }

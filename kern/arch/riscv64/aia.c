@@ -26,7 +26,10 @@ enum { SOURCE_OFF, SOURCE_RISING = 4, SOURCE_FALLING, SOURCE_HIGH, SOURCE_LOW };
 #define THRESHOLD(index) (0x4008 + 32 * (index))
 #define CLAIM(index) (0x401c + 32 * (index))
 
-/* The IMSIC's registers: siselect names one, sireg accesses it. Each EIE register enables 64 numbers; on RV64 only the even ones exist. */
+/*
+ * The IMSIC's registers: siselect names one, sireg accesses it. Each EIE register enables 64
+ * numbers; on RV64 only the even ones exist.
+ */
 enum { IMSIC_DELIVERY = 0x70, IMSIC_THRESHOLD = 0x72, IMSIC_EIE = 0xc0 };
 
 static char *aplic;
@@ -40,7 +43,8 @@ static int find_node(const void *fdt, int *hart_list)
 	int n = -1;
 
 	while ((n = fdt_find_compatible(fdt, n, "riscv,aplic")) >= 0) {
-		*hart_list = fdt_u32(fdt, n, "msi-parent", &phandle) ? n : fdt_by_phandle(fdt, phandle);
+		*hart_list =
+			fdt_u32(fdt, n, "msi-parent", &phandle) ? n : fdt_by_phandle(fdt, phandle);
 		if (fdt_available(fdt, n) && plic_context(fdt, *hart_list, boot_hwid) >= 0)
 			break;
 	}
@@ -91,7 +95,8 @@ void aia_init_cpu(int index)
 /* <number flags>; flags are those of the device tree's interrupt types. */
 int aia_map(int controller, const u32 cell[3], unsigned *irq)
 {
-	static const u8 modes[] = {[1] = SOURCE_RISING, [2] = SOURCE_FALLING, [4] = SOURCE_HIGH, [8] = SOURCE_LOW};
+	static const u8 modes[] = {
+		[1] = SOURCE_RISING, [2] = SOURCE_FALLING, [4] = SOURCE_HIGH, [8] = SOURCE_LOW};
 
 	if (controller != aplic_node)
 		return -ENODEV;

@@ -235,11 +235,17 @@ struct sbi_result sbi_call(unsigned long ext, unsigned long fid, unsigned long a
 			   unsigned long a1, unsigned long a2, unsigned long a3);
 /* The same for all harts of @mask (bits: cpu->index), in as few calls as their ids allow. */
 long sbi_call_harts(unsigned long ext, unsigned long fid, unsigned long mask);
-/* Make earlier stores visible, then let the other harts discard instructions or translations (RFENCE's @fid). */
+/*
+ * Make earlier stores visible, then let the other harts discard instructions or translations
+ * (RFENCE's @fid).
+ */
 void sbi_fence_others(unsigned long fid);
 
 void handle_external(void); /* irqchip.c: claim and handle all pending interrupts */
-/* irqchip.c: the place of hart @hwid's external interrupt for S-mode in @node's interrupts-extended, or -ENOENT. */
+/*
+ * irqchip.c: the place of hart @hwid's external interrupt for S-mode in @node's
+ * interrupts-extended, or -ENOENT.
+ */
 int plic_context(const void *fdt, int node, u64 hwid);
 /*
  * aia.c: irqchip.c calls these where there is no PLIC. *hart_list: the node, the APLIC's or the
@@ -247,7 +253,8 @@ int plic_context(const void *fdt, int node, u64 hwid);
  */
 int aia_init(const void *fdt, int *hart_list);
 void aia_init_cpu(int index);
-int aia_map(int controller, const u32 cell[3], unsigned *irq); /* as irqchip_map(): fdt_interrupt() has found these */
+/* as irqchip_map(): fdt_interrupt() has found these */
+int aia_map(int controller, const u32 cell[3], unsigned *irq);
 void aia_enable(unsigned irq, int index);
 void aia_handle(int index);
 #endif

@@ -15,7 +15,10 @@ notrace struct sbi_result sbi_call(unsigned long ext, unsigned long fid, unsigne
 	register unsigned long a6 __asm__("a6") = fid;
 	register unsigned long a7 __asm__("a7") = ext;
 
-	__asm__ volatile("ecall" : "+r"(a0), "+r"(a1) : "r"(a2), "r"(a3), "r"(a6), "r"(a7) : "memory");
+	__asm__ volatile("ecall"
+			 : "+r"(a0), "+r"(a1)
+			 : "r"(a2), "r"(a3), "r"(a6), "r"(a7)
+			 : "memory");
 	return (struct sbi_result){(long)a0, a1};
 }
 
@@ -55,7 +58,10 @@ notrace long sbi_call_harts(unsigned long ext, unsigned long fid, unsigned long 
 	return error;
 }
 
-/* Make earlier stores visible, then let the other harts discard fetched instructions or translations. */
+/*
+ * Make earlier stores visible, then let the other harts discard fetched instructions or
+ * translations.
+ */
 notrace void sbi_fence_others(unsigned long fid)
 {
 	unsigned long mask = other_cpus();

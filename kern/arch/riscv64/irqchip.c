@@ -24,7 +24,8 @@ static int cpu_context[NR_CPUS];
 
 int irqchip_init(const void *fdt)
 {
-	static const char *const names[] = {"sifive,plic-1.0.0", "riscv,plic0", "thead,c900-plic", NULL};
+	static const char *const names[] = {"sifive,plic-1.0.0", "riscv,plic0", "thead,c900-plic",
+					    NULL};
 
 	hart_list = plic_node = fdt_find_device(fdt, names);
 	if (plic_node < 0)
@@ -68,7 +69,8 @@ void irqchip_init_cpu(void)
 	context = plic_context(boot_fdt, hart_list, cpu->hwid);
 	cpu_context[cpu->index] = context;
 	if (context < 0) {
-		printk("The interrupt controller has no S-mode context for hart %lu.\n", (unsigned long)cpu->hwid);
+		printk("The interrupt controller has no S-mode context for hart %lu.\n",
+		       (unsigned long)cpu->hwid);
 		return;
 	}
 	if (!plic) {

@@ -65,9 +65,12 @@ static void put_low(u8 *where, u64 value, bool store)
 		reloc_put_bits(where, IMM_I, value << 20);
 }
 
-/* The number that the auipc at @pc and the instruction after it must add to pc, or to 0: *@absolute. */
-static s64 pcrel_value(struct module_elf *elf, u32 type, unsigned long pc, unsigned long value, u32 symbol,
-		       bool *absolute)
+/*
+ * The number that the auipc at @pc and the instruction after it must add to pc, or to 0:
+ * *@absolute.
+ */
+static s64 pcrel_value(struct module_elf *elf, u32 type, unsigned long pc, unsigned long value,
+		       u32 symbol, bool *absolute)
 {
 	*absolute = type == R_RISCV_PCREL_HI20 && module_elf_missing(elf, symbol);
 	if (type == R_RISCV_GOT_HI20)
@@ -76,7 +79,8 @@ static s64 pcrel_value(struct module_elf *elf, u32 type, unsigned long pc, unsig
 }
 
 /* A weak symbol that nothing defines is at 0, out of an auipc's reach: auipc becomes lui. */
-static int pcrel_high(struct module_elf *elf, u32 type, u8 *where, unsigned long pc, unsigned long value, u32 symbol)
+static int pcrel_high(struct module_elf *elf, u32 type, u8 *where, unsigned long pc,
+		      unsigned long value, u32 symbol)
 {
 	bool absolute;
 	s64 offset = pcrel_value(elf, type, pc, value, symbol, &absolute);
@@ -104,12 +108,14 @@ static int pcrel_low(struct module_elf *elf, u32 type, u8 *where, unsigned long 
 	if (!high)
 		return -ENOENT;
 	value = elf->symbols[high->symbol].value + high->addend;
-	put_low(where, pcrel_value(elf, high->type, label, value, high->symbol, &absolute), type == R_RISCV_PCREL_LO12_S);
+	put_low(where, pcrel_value(elf, high->type, label, value, high->symbol, &absolute),
+		type == R_RISCV_PCREL_LO12_S);
 	return 0;
 }
 
 /* auipc ra; jalr ra. A weak function that nothing defines is at 0: jalr takes x0 as its base. */
-static int call(struct module_elf *elf, u8 *where, unsigned long pc, unsigned long value, u32 symbol)
+static int call(struct module_elf *elf, u8 *where, unsigned long pc, unsigned long value,
+		u32 symbol)
 {
 	s64 offset = value - pc;
 
@@ -136,11 +142,13 @@ static int jump(u8 *where, s64 offset, bool is_branch)
 	if (o & 3)
 		return -EINVAL;
 	if (is_branch)
-		reloc_put_bits(where, IMM_S, (o >> 12 & 1) << 31 | (o >> 5 & 0x3f) << 25 | (o >> 1 & 15) << 8 |
-						     (o >> 11 & 1) << 7);
+		reloc_put_bits(where, IMM_S,
+			       (o >> 12 & 1) << 31 | (o >> 5 & 0x3f) << 25 | (o >> 1 & 15) << 8 |
+				       (o >> 11 & 1) << 7);
 	else
-		reloc_put_bits(where, IMM_U, (o >> 20 & 1) << 31 | (o >> 1 & 0x3ff) << 21 | (o >> 11 & 1) << 20 |
-						     (o >> 12 & 0xff) << 12);
+		reloc_put_bits(where, IMM_U,
+			       (o >> 20 & 1) << 31 | (o >> 1 & 0x3ff) << 21 | (o >> 11 & 1) << 20 |
+				       (o >> 12 & 0xff) << 12);
 	return 0;
 }
 
@@ -192,7 +200,8 @@ static void data(u32 type, u8 *where, u64 value)
 	reloc_put(where, width, value);
 }
 
-int arch_relocate(struct module_elf *elf, u32 type, u8 *where, unsigned long pc, unsigned long value, u32 symbol)
+int arch_relocate(struct module_elf *elf, u32 type, u8 *where, unsigned long pc,
+		  unsigned long value, u32 symbol)
 {
 	s64 offset = value - pc;
 

@@ -41,5 +41,6 @@ __switch_to:
 thread_start_asm:
 	li	s0, 0
 	call	thread_start
-	ebreak				/* not reached; gives stack walks a return address in here */
+	/* not reached; gives stack walks a return address in here */
+	ebreak
 	.size	thread_start_asm, . - thread_start_asm

@@ -1,4 +1,7 @@
-/* The translations that CPUs have cached, riscv64: each hart discards its own, the others through SBI. */
+/*
+ * The translations that CPUs have cached, riscv64: each hart discards its own, the others through
+ * SBI.
+ */
 #include "arch.h"
 
 #define RFENCE_SFENCE_VMA 1

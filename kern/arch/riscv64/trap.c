@@ -63,7 +63,8 @@ notrace void panic_exception(struct trap_frame *regs)
 	if (cause == EXC_STORE_PAGE)
 		panic_fault(regs, regs->tval, "write to");
 	if (cause < ARRAY_SIZE(exception_names) && exception_names[cause])
-		panic_regs(regs, "%s at 0x%lx (0x%lx)", exception_names[cause], regs->pc, regs->tval);
+		panic_regs(regs, "%s at 0x%lx (0x%lx)", exception_names[cause], regs->pc,
+			   regs->tval);
 	panic_regs(regs, "exception %lu at 0x%lx (0x%lx)", cause, regs->pc, regs->tval);
 }
 
@@ -77,8 +78,8 @@ notrace void arch_show_regs(const struct trap_frame *regs)
 	printk("  pc %016lx  status %lx  cause %lx  tval %lx\n", regs->pc, regs->status,
 	       regs->cause, regs->tval);
 	for (int i = 1; i < 32; i += 4)
-		printk(" %3.3s %016lx %3.3s %016lx %3.3s %016lx %3.3s %016lx\n", names[i], regs->x[i],
-		       names[i + 1], regs->x[i + 1], names[i + 2], regs->x[i + 2],
+		printk(" %3.3s %016lx %3.3s %016lx %3.3s %016lx %3.3s %016lx\n", names[i],
+		       regs->x[i], names[i + 1], regs->x[i + 1], names[i + 2], regs->x[i + 2],
 		       i + 3 < 32 ? names[i + 3] : "", i + 3 < 32 ? regs->x[i + 3] : 0);
 }
 

@@ -25,11 +25,13 @@ enum { LOAD = 0x03, OP_IMM = 0x13, STORE = 0x23, BRANCH = 0x63, JALR = 0x67, JAL
 static notrace enum flow flow_of(u32 i, long *to)
 {
 	if (OPCODE(i) == BRANCH) {
-		*to = -(long)(i >> 31) * 0x1000 + ((i & 0x80) << 4) + (i >> 20 & 0x7e0) + (i >> 7 & 0x1e);
+		*to = -(long)(i >> 31) * 0x1000 + ((i & 0x80) << 4) + (i >> 20 & 0x7e0) +
+		      (i >> 7 & 0x1e);
 		return FLOW_BRANCH;
 	}
 	if (OPCODE(i) == JAL && RD(i) == 0) {
-		*to = -(long)(i >> 31) * 0x100000 + (i & 0xff000) + (i >> 9 & 0x800) + (i >> 20 & 0x7fe);
+		*to = -(long)(i >> 31) * 0x100000 + (i & 0xff000) + (i >> 9 & 0x800) +
+		      (i >> 20 & 0x7fe);
 		return FLOW_JUMP;
 	}
 	if (OPCODE(i) == JALR && RD(i) == 0)
@@ -55,7 +57,10 @@ notrace enum flow unwind_track(struct frame_state *s, u32 i, long *to)
 	return flow_of(i, to);
 }
 
-/* In an island, a stub or ftrace_caller, while the traced function has no frame record: t0 holds its address. */
+/*
+ * In an island, a stub or ftrace_caller, while the traced function has no frame record: t0 holds
+ * its address.
+ */
 static notrace bool in_entry(const char *name, const struct frame_state *s, unsigned long t0)
 {
 	if (!unwind_in_tracer_entry(name) || !in_text(t0 - 4))
@@ -68,7 +73,8 @@ notrace bool unwind_record(struct unwind *u)
 {
 	unsigned long fp = u->fp;
 
-	if (fp % 8 || fp < u->sp || !unwind_read(u, fp - 8, &u->pc) || !unwind_read(u, fp - 16, &u->fp))
+	if (fp % 8 || fp < u->sp || !unwind_read(u, fp - 8, &u->pc) ||
+	    !unwind_read(u, fp - 16, &u->fp))
 		return false;
 	u->sp = fp;
 	return in_text(u->pc);

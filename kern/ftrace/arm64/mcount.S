@@ -67,7 +67,9 @@ mcount_call:
 #endif
 	.size _mcount, . - _mcount
 
-/* The callback that does nothing; ftrace_trace_function points to it while no tracer is registered. */
+/*
+ * The callback that does nothing; ftrace_trace_function points to it while no tracer is registered.
+ */
 	.type ftrace_stub, @function
 ftrace_stub:
 	ret

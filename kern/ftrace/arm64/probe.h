@@ -8,7 +8,8 @@
 #include "insn.h"
 #include "probe_insn.h"
 
-#define PROBE_STOPS_CPUS 1 /* Arm ARM, B2.2.5: most instructions may not be exchanged while another CPU may execute them */
+/* Arm ARM, B2.2.5: most instructions may not be exchanged while another CPU may execute them */
+#define PROBE_STOPS_CPUS 1
 #define PROBE_ARG0	 0
 
 #define IS(mask, value) ((insn & (mask)) == (value))
@@ -25,9 +26,13 @@
 #define IS_EXCLUSIVE IS(0x3f800000, 0x08000000) /* casp is encoded among them */
 #define IS_CLREX     IS(0xfffff0ff, 0xd503305f)
 
-/* The registers of mrs and msr, bits 19:5. An exception overwrites elr, spsr, esr, far and (in entry.S) tpidr_el0. */
+/*
+ * The registers of mrs and msr, bits 19:5. An exception overwrites elr, spsr, esr, far and (in
+ * entry.S) tpidr_el0.
+ */
 #define SYSREG(insn) ((insn) & 0xfffe0)
-#define SYSREG_(op0, op1, n, m, op2) (((op0) - 2) << 19 | (op1) << 16 | (n) << 12 | (m) << 8 | (op2) << 5)
+#define SYSREG_(op0, op1, n, m, op2) \
+	(((op0) - 2) << 19 | (op1) << 16 | (n) << 12 | (m) << 8 | (op2) << 5)
 
 static inline enum probe_how probe_classify_system(u32 insn)
 {
@@ -35,18 +40,23 @@ static inline enum probe_how probe_classify_system(u32 insn)
 
 	if (insn == INSN_NOP || insn == 0xd503203f) /* nop, yield */
 		return PROBE_SLOT;
-	if (IS(0xfffff0ff, 0xd50330bf) || IS(0xfffff0ff, 0xd503309f) || IS(0xfffff0ff, 0xd50330df)) /* dmb, dsb, isb */
+	/* dmb, dsb, isb */
+	if (IS(0xfffff0ff, 0xd50330bf) || IS(0xfffff0ff, 0xd503309f) || IS(0xfffff0ff, 0xd50330df))
 		return PROBE_SLOT;
 	if (IS_CLREX)
 		return PROBE_REFUSED_EXCLUSIVE;
 	if (IS(0xfffff0df, 0xd50340df)) /* msr daifset or daifclr */
 		return PROBE_SLOT;
 	if (IS(0xfff00000, 0xd5100000)) /* msr */
-		return reg == SYSREG_(3, 3, 4, 2, 1) || reg == SYSREG_(3, 3, 4, 2, 0) ? PROBE_SLOT : PROBE_REFUSED_SYSTEM; /* daif, nzcv */
+		/* daif, nzcv */
+		return reg == SYSREG_(3, 3, 4, 2, 1) || reg == SYSREG_(3, 3, 4, 2, 0)
+			       ? PROBE_SLOT
+			       : PROBE_REFUSED_SYSTEM;
 	if (!IS(0xfff00000, 0xd5300000)) /* mrs */
 		return PROBE_REFUSED_SYSTEM;
-	if (reg == SYSREG_(3, 0, 4, 0, 0) || reg == SYSREG_(3, 0, 4, 0, 1) || reg == SYSREG_(3, 0, 5, 2, 0) ||
-	    reg == SYSREG_(3, 0, 6, 0, 0) || reg == SYSREG_(3, 3, 13, 0, 2))
+	if (reg == SYSREG_(3, 0, 4, 0, 0) || reg == SYSREG_(3, 0, 4, 0, 1) ||
+	    reg == SYSREG_(3, 0, 5, 2, 0) || reg == SYSREG_(3, 0, 6, 0, 0) ||
+	    reg == SYSREG_(3, 3, 13, 0, 2))
 		return PROBE_REFUSED_SYSTEM;
 	return PROBE_SLOT;
 }
@@ -107,7 +117,10 @@ static inline int probe_exclusive(u32 insn)
 	return IS_EXCLUSIVE ? insn & 1 << 22 ? 1 : -1 : 0;
 }
 
-/* Does @condition hold? An even number is a test, the odd number after it the opposite test; 14 and 15 always hold. */
+/*
+ * Does @condition hold? An even number is a test, the odd number after it the opposite test; 14 and
+ * 15 always hold.
+ */
 static inline bool probe_condition(unsigned condition, unsigned long pstate)
 {
 	bool n = pstate >> 31 & 1, z = pstate >> 30 & 1, c = pstate >> 29 & 1, v = pstate >> 28 & 1;
@@ -147,7 +160,8 @@ static inline bool probe_test(u32 insn, unsigned long value)
 	return zero != (insn >> 24 & 1);
 }
 
-static inline unsigned long probe_emulate(u32 insn, unsigned long pc, unsigned long *x, unsigned long pstate)
+static inline unsigned long probe_emulate(u32 insn, unsigned long pc, unsigned long *x,
+					  unsigned long pstate)
 {
 	unsigned rd = insn & 31;
 	unsigned long value = rd == 31 ? 0 : x[rd];

@@ -1,4 +1,7 @@
-/* arm64: trampolines; modules/trampoline.h says what each function does, and of which instructions one is made. */
+/*
+ * arm64: trampolines; modules/trampoline.h says what each function does, and of which instructions
+ * one is made.
+ */
 #include "trampoline.h"
 
 #include "errno.h"
@@ -31,7 +34,8 @@ bool trampoline_target(unsigned long ip, const u32 word[TRAMPOLINE_WORDS], unsig
 #else
 	long pages = (s32)((word[0] >> 5 & 0x7ffff) << 13 | (word[0] >> 29 & 3) << 11) >> 11;
 
-	if ((word[0] & 0x9f00001f) != TRAMPOLINE_ADRP || (word[1] & 0xffc003ff) != TRAMPOLINE_ADD || word[2] != TRAMPOLINE_BR)
+	if ((word[0] & 0x9f00001f) != TRAMPOLINE_ADRP || (word[1] & 0xffc003ff) != TRAMPOLINE_ADD ||
+	    word[2] != TRAMPOLINE_BR)
 		return false;
 	*target = (ip & ~0xffful) + pages * 4096 + (word[1] >> 10 & 0xfff);
 	return true;
@@ -43,7 +47,8 @@ void trampoline_describe(char *buf, size_t size, const u32 word[TRAMPOLINE_WORDS
 	unsigned long page;
 
 	if (trampoline_target(0, word, &page))
-		snprintf(buf, size, "adrp x16, pc page %+ld; add x16, x16, #%#x; br x16", (long)page >> 12, word[1] >> 10 & 0xfff);
+		snprintf(buf, size, "adrp x16, pc page %+ld; add x16, x16, #%#x; br x16",
+			 (long)page >> 12, word[1] >> 10 & 0xfff);
 	else
 		snprintf(buf, size, "no trampoline");
 }

@@ -90,5 +90,6 @@ void ftrace_init(void)
 	ftrace_batch_end();
 	mutex_unlock(&ftrace_lock);
 	if (err == -ENOSYS)
-		printk("ftrace: ftrace_init_nop() is not written yet: the call sites stay as the compiler left them\n");
+		printk("ftrace: ftrace_init_nop() is not written yet: the call sites stay as the "
+		       "compiler left them\n");
 }

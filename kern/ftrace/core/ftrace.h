@@ -66,7 +66,8 @@ struct dyn_ftrace {
 #define FTRACE_FL_IPMODIFY 2  /* an op that may change pc traces it */
 #define FTRACE_FL_FILTER 4    /* stage 3: the one tracer's filter */
 #define FTRACE_FL_NOTRACE 8   /* stage 3: and its notrace list */
-#define FTRACE_FL_FOLLOW 16   /* calls through a trampoline of its module: call the table's verify() before each write */
+/* calls through a trampoline of its module: call the table's verify() before each write */
+#define FTRACE_FL_FOLLOW 16
 
 /* The kernel's records, made by the build (recordmcount), sorted by offset. */
 extern struct dyn_ftrace ftrace_records[], ftrace_records_end[];
@@ -155,7 +156,10 @@ typedef void (*ftrace_func_t)(unsigned long ip, unsigned long parent_ip,
 
 struct ftrace_hash; /* a set of functions; hash.h */
 
-/* Selects the functions of the filter hash that are not in the notrace hash. All zero: every function. */
+/*
+ * Selects the functions of the filter hash that are not in the notrace hash. All zero: every
+ * function.
+ */
 struct ftrace_filter {
 	struct ftrace_hash *filter_hash, *notrace_hash; /* NULL: every function; none */
 	/*
@@ -199,11 +203,14 @@ int unregister_ftrace_function(struct ftrace_ops *op);
  * the first function). @reset: empty the list first. If a registered op has the
  * filter, its sites are patched before this returns. -EINVAL: nothing matches.
  */
-int ftrace_filter_edit(struct ftrace_filter *filter, const char *glob, size_t len, bool reset, bool notrace_list);
-int ftrace_set_filter(struct ftrace_ops *op, const char *glob, size_t len, bool reset, bool notrace_list);
+int ftrace_filter_edit(struct ftrace_filter *filter, const char *glob, size_t len, bool reset,
+		       bool notrace_list);
+int ftrace_set_filter(struct ftrace_ops *op, const char *glob, size_t len, bool reset,
+		      bool notrace_list);
 
 /* Is @rec in the filter (or its notrace list)? */
-bool ftrace_filter_has(const struct ftrace_filter *filter, const struct dyn_ftrace *rec, bool notrace_list);
+bool ftrace_filter_has(const struct ftrace_filter *filter, const struct dyn_ftrace *rec,
+		       bool notrace_list);
 
 /* Empty both lists: every function. No registered op may have the filter. Needs no memory. */
 void ftrace_filter_free(struct ftrace_filter *filter);
@@ -270,11 +277,17 @@ int text_write(const struct text_word *words, unsigned count);
  */
 void ftrace_init(void);
 
-/* Print the word at a site and @expected, disable the record, and disable tracing until the next boot. */
+/*
+ * Print the word at a site and @expected, disable the record, and disable tracing until the next
+ * boot.
+ */
 void ftrace_bug(int err, struct dyn_ftrace *rec, u32 expected);
 extern bool ftrace_disabled;
 
-/* Find the record whose site is at @ip; the first whose site is in [start, end). Binary search. NULL: none. */
+/*
+ * Find the record whose site is at @ip; the first whose site is in [start, end). Binary search.
+ * NULL: none.
+ */
 struct dyn_ftrace *lookup_rec(unsigned long ip);
 struct dyn_ftrace *lookup_rec_range(unsigned long start, unsigned long end);
 

@@ -14,7 +14,8 @@
 extern u32 ftrace_call[]; /* the call to the tracer in ftrace_caller */
 
 unsigned long ftrace_syncs; /* number of synchronisations since boot */
-static u64 writable_end; /* sites below this offset may be written: in a batch the end of text, else 0 */
+/* sites below this offset may be written: in a batch the end of text, else 0 */
+static u64 writable_end;
 
 /* `jal link, addr` if insn.h defines INSN_JAL, else `bl addr`. */
 inline int insn_call(unsigned long ip, unsigned long addr, unsigned link, u32 *insn)
@@ -48,7 +49,10 @@ void ftrace_batch_begin(void)
 	writable_end = ftrace_text_end - KERNEL_BASE;
 }
 
-/* Close the alias before the synchronisation: when the other CPUs go on after it, text is not writable. */
+/*
+ * Close the alias before the synchronisation: when the other CPUs go on after it, text is not
+ * writable.
+ */
 void ftrace_batch_end(void)
 {
 	writable_end = 0;

@@ -9,7 +9,10 @@
 #include "tracer.h"
 #include "print.h"
 
-/* The index of the first record of @table whose site is at or after @ip; ftrace_count(@table): there is none. */
+/*
+ * The index of the first record of @table whose site is at or after @ip; ftrace_count(@table):
+ * there is none.
+ */
 static u32 first_at_or_after(const struct ftrace_table *table, unsigned long ip)
 {
 #if LAB_START == 2
@@ -66,7 +69,8 @@ void ftrace_check_records(struct ftrace_table table)
 	u32 count = ftrace_count(&table), far = 0, bad = 0;
 
 	if (!count) {
-		printk("ftrace: the table of call sites is empty: no function can be named in a filter, none is patched\n");
+		printk("ftrace: the table of call sites is empty: no function can be named in a "
+		       "filter, none is patched\n");
 		return;
 	}
 	for (struct dyn_ftrace *rec = table.records; rec < table.end; rec++) {
@@ -82,7 +86,8 @@ void ftrace_check_records(struct ftrace_table table)
 		printk("ftrace: the call site at %pS %s; it is never written\n",
 		       (void *)ftrace_ip(rec), fault);
 	}
-	printk("ftrace: %u call sites, %zu bytes of records\n", count, count * sizeof(*table.records));
+	printk("ftrace: %u call sites, %zu bytes of records\n", count,
+	       count * sizeof(*table.records));
 	if (far | bad)
 		printk("ftrace: %u of them out of reach, %u faulty\n", far, bad);
 }

@@ -6,8 +6,8 @@
 #include "ksyms.h"
 #include "tracer.h"
 
-struct ftrace_table ftrace_kernel_table = {
-	ftrace_records, ftrace_records_end, ftrace_regions, (unsigned long)_text, (unsigned long)_etext};
+struct ftrace_table ftrace_kernel_table = {ftrace_records, ftrace_records_end, ftrace_regions,
+					   (unsigned long)_text, (unsigned long)_etext};
 struct ftrace_table *ftrace_tables = &ftrace_kernel_table;
 unsigned long ftrace_text_end = (unsigned long)_etext;
 

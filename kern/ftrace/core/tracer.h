@@ -23,7 +23,10 @@ void ftrace_stub(unsigned long ip, unsigned long parent_ip, struct ftrace_ops *o
 void ftrace_assist_func(unsigned long ip, unsigned long parent_ip, struct ftrace_ops *op,
 			struct ftrace_regs *regs);
 
-/* Labs 1 to 3: the function that _mcount calls; the op that _mcount and ftrace_caller pass as the third argument. */
+/*
+ * Labs 1 to 3: the function that _mcount calls; the op that _mcount and ftrace_caller pass as the
+ * third argument.
+ */
 extern ftrace_func_t ftrace_trace_function;
 extern struct ftrace_ops *function_trace_op;
 
@@ -44,7 +47,10 @@ extern char ftrace_stubs[];
 #define FTRACE_STUBS (1 + FTRACE_OPS_MAX)
 #endif
 
-/* A stub's slot: what ftrace_caller calls. Written while no site calls the stub and no CPU is inside it. */
+/*
+ * A stub's slot: what ftrace_caller calls. Written while no site calls the stub and no CPU is
+ * inside it.
+ */
 struct ftrace_slot {
 	ftrace_func_t func;
 	struct ftrace_ops *op;
@@ -70,7 +76,10 @@ u32 ftrace_expected(const struct dyn_ftrace *rec);
 /* The word at a site is not the one that its record says: call ftrace_bug() and return -ENODEV. */
 int ftrace_refuse(struct dyn_ftrace *rec, int err);
 
-/* Make the site of @rec call @calls (FTRACE_CALLS_*), inside a batch. Return: 0, or -ENODEV after ftrace_bug(). */
+/*
+ * Make the site of @rec call @calls (FTRACE_CALLS_*), inside a batch. Return: 0, or -ENODEV after
+ * ftrace_bug().
+ */
 static inline int ftrace_switch(struct dyn_ftrace *rec, unsigned calls)
 {
 	unsigned old = rec->calls;
@@ -93,7 +102,10 @@ static inline int ftrace_switch(struct dyn_ftrace *rec, unsigned calls)
 	return 0;
 }
 
-/* Check the records of a table, and print their faults. A faulty record is disabled: its site is never written. */
+/*
+ * Check the records of a table, and print their faults. A faulty record is disabled: its site is
+ * never written.
+ */
 void ftrace_check_records(struct ftrace_table table);
 
 /*
@@ -130,7 +142,8 @@ u32 ftrace_filter_count(const struct ftrace_filter *filter, bool notrace_list);
  * op that has it. @set NULL: no filter, which is every function, or no notrace list. A set
  * without a function is a filter that selects none; only the filter of lab 3 has no such state.
  */
-int ftrace_filter_commit(struct ftrace_filter *filter, const struct ftrace_set *set, bool notrace_list);
+int ftrace_filter_commit(struct ftrace_filter *filter, const struct ftrace_set *set,
+			 bool notrace_list);
 /* The stage's: the only op that traces @rec; NULL: several, or none. */
 struct ftrace_ops *ftrace_only_op(const struct dyn_ftrace *rec);
 

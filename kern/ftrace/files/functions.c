@@ -25,7 +25,8 @@ static int functions_show(struct seq *s, u64 item)
 
 TRACEFS_TEXT_OPS(functions_ops, functions_show, NULL);
 TRACEFS_FILE(available_filter_functions, "available_filter_functions", 0444, &functions_ops, NULL);
-TRACEFS_FILE(available_filter_functions_addrs, "available_filter_functions_addrs", 0444, &functions_ops, (void *)1);
+TRACEFS_FILE(available_filter_functions_addrs, "available_filter_functions_addrs", 0444,
+	     &functions_ops, (void *)1);
 
 /* "pages" and "groups" describe the memory of the tables: each table is a group. */
 static int total_show(struct seq *s, u64 item)
@@ -34,7 +35,8 @@ static int total_show(struct seq *s, u64 item)
 
 	mutex_lock(&ftrace_lock);
 	for (const struct ftrace_table *table = ftrace_tables; table; table = table->next) {
-		pages += ALIGN_UP((char *)table->end - (char *)table->records, PAGE_SIZE) / PAGE_SIZE;
+		pages += ALIGN_UP((char *)table->end - (char *)table->records, PAGE_SIZE) /
+			 PAGE_SIZE;
 		groups++;
 	}
 	seq_printf(s, "%u pages:%lu groups: %lu\n", ftrace_total(), pages, groups);

@@ -18,7 +18,10 @@ struct instance {
 };
 _Static_assert(sizeof(struct instance) <= PAGE_SIZE, "one page");
 
-/* As on Linux: the buffers have their full size at once, and the options begin as those of TRACEFS are now. */
+/*
+ * As on Linux: the buffers have their full size at once, and the options begin as those of TRACEFS
+ * are now.
+ */
 static struct instance *instance_new(void)
 {
 	struct instance *i = page_alloc(0);
@@ -91,8 +94,8 @@ static int instance_mkdir(struct node *dir, const char *name)
 	int err;
 
 	if (!tree) {
-		printk("tracefs: instances/%s: no memory for buffers of %lu KiB for each CPU\n", name,
-		       TRACE_BUFFER_SIZE >> 10);
+		printk("tracefs: instances/%s: no memory for buffers of %lu KiB for each CPU\n",
+		       name, TRACE_BUFFER_SIZE >> 10);
 		return -ENOMEM;
 	}
 	err = file_attach(dir, tree);
@@ -107,7 +110,8 @@ static int instance_rmdir(struct node *dir, const char *name)
 	int err = file_detach(dir, name, &tree);
 
 	if (err == -EBUSY)
-		printk("tracefs: instances/%s: one of its files is open, or a thread's current directory is in it\n",
+		printk("tracefs: instances/%s: one of its files is open, or a thread's current "
+		       "directory is in it\n",
 		       name);
 	if (!err)
 		tree_free(tree);

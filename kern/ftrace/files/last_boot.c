@@ -34,7 +34,10 @@ EARLY_PARAM("last_boot", set_size);
 
 /* ---- The events of the boot before ---- */
 
-/* Recording stays stopped until all CPUs' buffers are emptied: by `echo > trace`, a tracer or a clock (go_on() in trace.c). */
+/*
+ * Recording stays stopped until all CPUs' buffers are emptied: by `echo > trace`, a tracer or a
+ * clock (go_on() in trace.c).
+ */
 static void show(const struct rb_region *r, struct trace_array *tr)
 {
 	struct rb_refused refused = {0};
@@ -48,7 +51,8 @@ static void show(const struct rb_region *r, struct trace_array *tr)
 		events += rb_entries(&tr->cpu[i]);
 	}
 	tr->options |= TRACE_ITER_LAST_BOOT;
-	printk("last_boot: instances/last_boot has %llu events of the boot before", (unsigned long long)events);
+	printk("last_boot: instances/last_boot has %llu events of the boot before",
+	       (unsigned long long)events);
 	if (refused.events || refused.pages)
 		printk("; %llu events that cannot be shown and %llu damaged pages are left out",
 		       (unsigned long long)refused.events, (unsigned long long)refused.pages);
@@ -86,7 +90,10 @@ static void use_region(struct rb_region *r, u64 build_id)
 	tracing_slow(&global_trace, RB_STOPPED, false);
 }
 
-/* The kernel's constants hold its symbols' addresses and names, so their hash says which kernel it is. */
+/*
+ * The kernel's constants hold its symbols' addresses and names, so their hash says which kernel it
+ * is.
+ */
 static int last_boot(const char *value)
 {
 	struct rb_region *r = phys_to_virt(last_boot_ram.start);
@@ -94,12 +101,17 @@ static int last_boot(const char *value)
 	const char *why;
 
 	if (!last_boot_ram.end || global_trace.kept_clock)
-		return 0; /* memory.c has said why; or the argument was given twice, and the buffers are in the region already */
+		/*
+		 * memory.c has said why; or the argument was given twice, and the buffers are in
+		 * the region already
+		 */
+		return 0;
 	why = rb_region_refusal(r, last_boot_size, nr_cpus, build_id);
 	if (why) {
 		printk("last_boot: %s\n", why);
 	} else if (make_and_show(r)) {
-		printk("last_boot: no memory for a copy of the earlier boot's events, which stay; this boot's are not kept\n");
+		printk("last_boot: no memory for a copy of the earlier boot's events, which stay; "
+		       "this boot's are not kept\n");
 		return -ENOMEM;
 	}
 	use_region(r, build_id);

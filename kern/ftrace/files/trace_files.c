@@ -47,13 +47,18 @@ static int current_tracer_set(struct file *f, const char *name)
 	int err = tracing_set_tracer(trace_array_of(f), name);
 
 	if (err)
-		return tracefs_refuse(f, err, err == -EINVAL ? "no tracer is named '%s'; see available_tracers"
-					    : err == -EBUSY  ? "%s can be used once, and another instance uses it"
-					    : err == -ENOSPC ? "%s did not start: no stub, or no slot of function_graph, is free"
-							     : "%s did not start", name);
+		return tracefs_refuse(
+			f, err,
+			err == -EINVAL	? "no tracer is named '%s'; see available_tracers"
+			: err == -EBUSY ? "%s can be used once, and another instance uses it"
+			: err == -ENOSPC
+				? "%s did not start: no stub, or no slot of function_graph, is free"
+				: "%s did not start",
+			name);
 	return 0;
 }
-TRACEFS_CONTROL(current_tracer, "current_tracer", TRACEFS_INSTANCE, current_tracer_show, word, current_tracer_set);
+TRACEFS_CONTROL(current_tracer, "current_tracer", TRACEFS_INSTANCE, current_tracer_show, word,
+		current_tracer_set);
 
 /* ---- tracing_on ---- */
 
@@ -91,11 +96,15 @@ static int trace_clock_set(struct file *f, const char *name)
 
 	return err ? tracefs_refuse(f, err, "no clock is named '%s'", name) : 0;
 }
-TRACEFS_CONTROL(trace_clock, "trace_clock", TRACEFS_INSTANCE, trace_clock_show, word, trace_clock_set);
+TRACEFS_CONTROL(trace_clock, "trace_clock", TRACEFS_INSTANCE, trace_clock_show, word,
+		trace_clock_set);
 
 /* ---- buffer_size_kb, buffer_total_size_kb ---- */
 
-/* Print the size of @count buffers; those of all CPUs have the same size. Return: 1, for a file's show function. */
+/*
+ * Print the size of @count buffers; those of all CPUs have the same size. Return: 1, for a file's
+ * show function.
+ */
 static int print_kb(struct seq *s, unsigned count)
 {
 	const struct trace_array *tr = trace_array_of(s->file);
@@ -121,9 +130,15 @@ static int buffer_size_set(struct file *f, u64 kb)
 	if (kb > RB_MAX_BYTES >> 10)
 		return tracefs_refuse(f, -ENOMEM, "a buffer has at most 1 GiB");
 	err = tracing_resize(trace_array_of(f), kb << 10);
-	return err ? tracefs_refuse(f, err, err == -EBUSY ? "the buffers are those of last_boot=, whose size is fixed" : "no memory for a buffer of this size") : 0;
+	return err ? tracefs_refuse(
+			     f, err,
+			     err == -EBUSY
+				     ? "the buffers are those of last_boot=, whose size is fixed"
+				     : "no memory for a buffer of this size")
+		   : 0;
 }
-TRACEFS_CONTROL(buffer_size_kb, "buffer_size_kb", TRACEFS_INSTANCE, buffer_size_show, number, buffer_size_set);
+TRACEFS_CONTROL(buffer_size_kb, "buffer_size_kb", TRACEFS_INSTANCE, buffer_size_show, number,
+		buffer_size_set);
 
 static int buffer_total_show(struct seq *s, u64 item)
 {

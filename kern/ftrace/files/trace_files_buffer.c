@@ -48,7 +48,8 @@ static int oldest_event(const struct view *v, struct rb_iter *its, struct rb_eve
 	int next = -1;
 
 	for (unsigned i = 0; i < nr_cpus; i++)
-		if (in_view(v, i) && peek(&v->tr->cpu[i], its ? &its[i] : NULL, &e) && (next < 0 || e.ts < ev->ts)) {
+		if (in_view(v, i) && peek(&v->tr->cpu[i], its ? &its[i] : NULL, &e) &&
+		    (next < 0 || e.ts < ev->ts)) {
 			*ev = e;
 			next = i;
 		}
@@ -64,7 +65,9 @@ static void advance(struct ring_buffer_cpu *rb, struct rb_iter *it)
 		rb_consume(rb);
 }
 
-/* Print @ev, which was just peeked at, or @ev and the next event together, and advance past them. */
+/*
+ * Print @ev, which was just peeked at, or @ev and the next event together, and advance past them.
+ */
 static void print_line(struct seq *s, struct trace_printer *p, unsigned cpu, struct rb_iter *it,
 		       struct rb_event *ev)
 {
@@ -91,7 +94,8 @@ struct snapshot {
 	struct view view;
 	struct trace_printer printer;
 	unsigned printed, started; /* number of events; a bit for each CPU with a printed event */
-	bool annotate;             /* events are missing: mark the first event of each CPU (common form only) */
+	/* events are missing: mark the first event of each CPU (common form only) */
+	bool annotate;
 	struct rb_iter cpu[NR_CPUS];
 };
 
@@ -136,7 +140,8 @@ static int snapshot_show(struct seq *s, u64 item)
 
 	if (!item) {
 		trace_print_header(s, t->view.tr);
-		for (unsigned i = 0; i < nr_cpus; i++) /* show exactly the events that the header counts */
+		/* show exactly the events that the header counts */
+		for (unsigned i = 0; i < nr_cpus; i++)
 			t->cpu[i].end = READ_ONCE(t->view.tr->cpu[i].accepted);
 		return 0;
 	}
@@ -225,7 +230,8 @@ static int view_wait(struct file *f, const struct view *v, bool begun)
 		if (f->flags & O_NONBLOCK)
 			return -EAGAIN;
 		if (begun && !tracing_is_on(v->tr))
-			return !view_empty(v); /* an event that came between the two checks is the last one */
+			/* an event that came between the two checks is the last one */
+			return !view_empty(v);
 		if (interrupted())
 			return -EINTR;
 		sleep_ns(POLL_NS);
@@ -282,10 +288,15 @@ static int pipe_release(struct file *f)
 	return 0;
 }
 
-/* The largest text of an event with @len bytes: the columns, and a symbol for each address in it. */
+/*
+ * The largest text of an event with @len bytes: the columns, and a symbol for each address in it.
+ */
 #define LINE_ROOM(len) (1024 + 16 * (len))
 
-/* Print and consume the oldest event. Return: 1; 0 if there is none; -ENOMEM, and the event stays in the buffer. */
+/*
+ * Print and consume the oldest event. Return: 1; 0 if there is none; -ENOMEM, and the event stays
+ * in the buffer.
+ */
 static int pipe_line(struct pipe *p)
 {
 	struct rb_event ev;
@@ -390,14 +401,15 @@ static int stats_show(struct seq *s, u64 item)
 	const struct trace_clock *clock = v.tr->clock;
 
 	mutex_lock(&rb->reader);
-	seq_printf(s, "entries: %llu\noverrun: %llu\ncommit overrun: 0\nbytes: %llu\noldest event ts:",
+	seq_printf(s,
+		   "entries: %llu\noverrun: %llu\ncommit overrun: 0\nbytes: %llu\noldest event ts:",
 		   (unsigned long long)rb_entries(rb), (unsigned long long)rb->overrun,
 		   (unsigned long long)rb_bytes(rb));
 	trace_print_time(s, clock, rb_oldest_ts(rb), 0);
 	seq_printf(s, "\nnow ts:");
 	trace_print_time(s, clock, clock->read ? clock->read() : clock_ns(), 0);
-	seq_printf(s, "\ndropped events: %llu\nread events: %llu\n", (unsigned long long)rb->dropped,
-		   (unsigned long long)rb->read);
+	seq_printf(s, "\ndropped events: %llu\nread events: %llu\n",
+		   (unsigned long long)rb->dropped, (unsigned long long)rb->read);
 	mutex_unlock(&rb->reader);
 	return 1;
 }
@@ -427,8 +439,11 @@ static ssize_t tracing_mark_write(struct file *f, const char *buf, size_t n, u64
 	trace_end(&w, e);
 	if (e)
 		return n;
-	return tracefs_refuse(f, -EBADF, "the text is not recorded: %s", tr->options & TRACE_ITER_LAST_BOOT ?
-			      "the events are those of the boot before; `echo > trace` empties the buffers" : "tracing_on is 0, or the buffer is full");
+	return tracefs_refuse(f, -EBADF, "the text is not recorded: %s",
+			      tr->options & TRACE_ITER_LAST_BOOT
+				      ? "the events are those of the boot before; `echo > trace` "
+					"empties the buffers"
+				      : "tracing_on is 0, or the buffer is full");
 }
 static const struct file_ops marker_ops = {NULL, NULL, tracing_mark_write, NULL};
 
@@ -446,54 +461,72 @@ TRACEFS_CPU_FILE(cpu_trace_pipe_raw, "per_cpu/cpu%u/trace_pipe_raw", 0444, &raw_
 static const struct {
 	const char *file, *text;
 } readme[] = {
-	{NULL, "Callsite's tracer. The files here have the names and the contents that Linux's have.\n\n"},
+	{NULL, "Callsite's tracer. The files here have the names and the contents that Linux's "
+	       "have.\n\n"},
 	{"set_ftrace_filter",
 	 "  echo 'mutex_*' > set_ftrace_filter    choose functions (without this: all of them)\n"},
-	{NULL, "  echo function > current_tracer        start; nop stops it and empties the buffers\n"
-	       "  echo 0 > tracing_on                   stop recording; 1 starts it again. Call sites stay as they are\n"
-	       "  cat trace                             show the recorded events\n"
-	       "  cat trace_pipe                        read the events as they come, and consume them\n\n"
-	       "  available_tracers     what current_tracer takes\n"
-	       "  trace                 all CPUs merged by time; echo > trace empties the buffers\n"
-	       "  trace_pipe            waits for events; after the first one it ends when tracing_on is 0\n"
-	       "  trace_marker          a line written here becomes an event\n"
-	       "  trace_clock           the clock of the events; a change empties the buffers\n"
-	       "  trace_options         one in each line, 'no' before one that is off; options/ has a file for each\n"
-	       "  buffer_size_kb        the size of each CPU's buffer; buffer_total_size_kb is their sum\n"},
+	{NULL,
+	 "  echo function > current_tracer        start; nop stops it and empties the buffers\n"
+	 "  echo 0 > tracing_on                   stop recording; 1 starts it again. Call sites "
+	 "stay as they are\n"
+	 "  cat trace                             show the recorded events\n"
+	 "  cat trace_pipe                        read the events as they come, and consume "
+	 "them\n\n"
+	 "  available_tracers     what current_tracer takes\n"
+	 "  trace                 all CPUs merged by time; echo > trace empties the buffers\n"
+	 "  trace_pipe            waits for events; after the first one it ends when tracing_on is "
+	 "0\n"
+	 "  trace_marker          a line written here becomes an event\n"
+	 "  trace_clock           the clock of the events; a change empties the buffers\n"
+	 "  trace_options         one in each line, 'no' before one that is off; options/ has a "
+	 "file for each\n"
+	 "  buffer_size_kb        the size of each CPU's buffer; buffer_total_size_kb is their "
+	 "sum\n"},
 	{"available_filter_functions",
 	 "  available_filter_functions            every function that can be traced\n"},
 	{"available_filter_functions_addrs",
 	 "  available_filter_functions_addrs      the same, with the call site's address\n"},
-	{"dyn_ftrace_total_info", "  dyn_ftrace_total_info                 how many call sites there are\n"},
+	{"dyn_ftrace_total_info",
+	 "  dyn_ftrace_total_info                 how many call sites there are\n"},
 	{"set_ftrace_filter",
 	 "  set_ftrace_filter     names, * ? [] or numbers; > sets, >> adds, !name removes\n"},
 	{"set_ftrace_notrace", "  set_ftrace_notrace    functions that are never traced\n"},
 	{"set_graph_function",
 	 "  set_graph_function    function_graph: only these and what they call\n"
 	 "  set_graph_notrace     function_graph: not these, nor what they call\n"
-	 "  max_graph_depth       function_graph: how deeply nested calls are shown; 0: no limit\n"},
-	{"enabled_functions", "  enabled_functions     the traced functions, each with its number of tracers and its stub\n"},
-	{NULL, "  per_cpu/cpuN/         one CPU's trace and trace_pipe; trace_pipe_raw, pages of the\n"
-	       "                        buffer in binary form; stats, the number of events:\n"
-	       "                        read + entries + overrun + dropped = written\n"
-	       "  events/               the binary format of pages and events\n"},
+	 "  max_graph_depth       function_graph: how deeply nested calls are shown; 0: no "
+	 "limit\n"},
+	{"enabled_functions", "  enabled_functions     the traced functions, each with its number "
+			      "of tracers and its stub\n"},
+	{NULL,
+	 "  per_cpu/cpuN/         one CPU's trace and trace_pipe; trace_pipe_raw, pages of the\n"
+	 "                        buffer in binary form; stats, the number of events:\n"
+	 "                        read + entries + overrun + dropped = written\n"
+	 "  events/               the binary format of pages and events\n"},
 	{"function_profile_enabled",
 	 "  function_profile_enabled              1: count calls and their times, without events\n"
 	 "  trace_stat/           functionN: what was counted on CPU N, the longest time first\n"},
-	{"stack_trace",
-	 "  stack_trace           the deepest stack since /proc/sys/kernel/stack_tracer_enabled became 1;\n"
-	 "                        stack_max_size has its size, stack_trace_filter selects functions\n"},
+	{"stack_trace", "  stack_trace           the deepest stack since "
+			"/proc/sys/kernel/stack_tracer_enabled became 1;\n"
+			"                        stack_max_size has its size, stack_trace_filter "
+			"selects functions\n"},
 	{"kprobe_events",
-	 "  kprobe_events         events by probes: p[:[GROUP/][EVENT]] FUNCTION[+OFFSET] [ARG ...], r: at its\n"
-	 "                        return; -:EVENT removes one. ARG: [NAME=]FETCH[:TYPE]; FETCH: $argN $retval\n"
-	 "                        $stackN $comm %register @address +off(FETCH) or a parameter's name\n"
+	 "  kprobe_events         events by probes: p[:[GROUP/][EVENT]] FUNCTION[+OFFSET] [ARG "
+	 "...], r: at its\n"
+	 "                        return; -:EVENT removes one. ARG: [NAME=]FETCH[:TYPE]; FETCH: "
+	 "$argN $retval\n"
+	 "                        $stackN $comm %register @address +off(FETCH) or a parameter's "
+	 "name\n"
 	 "  dynamic_events        the same, and f: fprobes\n"
-	 "  kprobe_profile        how often each of kprobe_events was hit, and how many hits were missed\n"
+	 "  kprobe_profile        how often each of kprobe_events was hit, and how many hits were "
+	 "missed\n"
 	 "  error_log             the last refused lines, each with a mark under the error\n"},
-	{"instances", "  instances/            mkdir makes a tracer with files of its own here, rmdir removes it\n"},
-	{NULL, "\n"
-	       "With options/overwrite 1 a full buffer loses its oldest events (overrun), with 0 the\n"
-	       "newest (dropped).\n"},
+	{"instances", "  instances/            mkdir makes a tracer with files of its own here, "
+		      "rmdir removes it\n"},
+	{NULL,
+	 "\n"
+	 "With options/overwrite 1 a full buffer loses its oldest events (overrun), with 0 the\n"
+	 "newest (dropped).\n"},
 };
 
 static int readme_show(struct seq *s, u64 item)

@@ -1,12 +1,11 @@
 /*
  * Filters as files: how set_ftrace_filter and files like it are read and written.
  *
- * A write edits a copy of the filter; when the file is closed, the copy becomes
- * the filter, in one batch. `>` starts from an empty copy, `>>` from the present
- * filter. A word is an exact name, a glob, a line number of
- * available_filter_functions, "glob:mod:glob" (mod_filter.c), or "!" and
- * one of these; a name selects every function of that name. A word may be split over several writes: it ends at
- * white space, or when the file is closed. '#' begins a comment.
+ * A write edits a copy of the filter; when the file is closed, the copy becomes the filter, in one
+ * batch. `>` starts from an empty copy, `>>` from the present filter. A word is an exact name, a
+ * glob, a line number of available_filter_functions, "glob:mod:glob" (mod_filter.c), or "!" and one
+ * of these; a name selects every function of that name. A word may be split over several writes: it
+ * ends at white space, or when the file is closed. '#' begins a comment.
  */
 #include "filter.h"
 
@@ -140,7 +139,9 @@ static int apply_word(struct edit *e)
 	if (e->which->strict && is_number(e->word + out, e->len - out))
 		return -EINVAL;
 	if (memchr(e->word, ':', e->len))
-		return e->which->strict ? -EINVAL : ftrace_mod_apply(e->filter, e->which->notrace_list, e->set, e->word, e->len);
+		return e->which->strict ? -EINVAL
+					: ftrace_mod_apply(e->filter, e->which->notrace_list,
+							   e->set, e->word, e->len);
 	err = ftrace_set_apply(e->set, e->word, e->len);
 	return err ?: e->which->strict && out && e->set->count == before ? -EINVAL : 0;
 }
@@ -210,10 +211,11 @@ static int filter_show(struct seq *s, u64 item)
 	const struct dyn_ftrace *rec;
 	bool notrace_list = which->notrace_list;
 
-	mutex_lock(&ftrace_lock); /* so that neither the filter nor a module is freed while it is read */
+	/* so that neither the filter nor a module is freed while it is read */
+	mutex_lock(&ftrace_lock);
 	rec = ftrace_record(item);
-	if (!item && !ftrace_filter_count(filter, notrace_list) && !ftrace_mod_requests(filter, notrace_list) &&
-	    !selects_none(filter, notrace_list))
+	if (!item && !ftrace_filter_count(filter, notrace_list) &&
+	    !ftrace_mod_requests(filter, notrace_list) && !selects_none(filter, notrace_list))
 		seq_printf(s, notrace_list ? "#### no functions disabled ####\n"
 					   : "#### all functions enabled ####\n");
 	if (rec && ftrace_filter_has(filter, rec, notrace_list))
@@ -266,7 +268,8 @@ static int filter_release(struct file *f)
 	mutex_unlock(&ftrace_lock);
 	commit_err = ftrace_filter_commit(e->filter, e->set->count || e->none ? e->set : NULL,
 					  e->which->notrace_list);
-	ftrace_mod_commit(e->set); /* after it: a module that was loaded meanwhile is not in the set */
+	/* after it: a module that was loaded meanwhile is not in the set */
+	ftrace_mod_commit(e->set);
 	if (commit_err == -EBUSY)
 		printk("%s: another tracer that may change pc has one of these functions\n",
 		       e->name);

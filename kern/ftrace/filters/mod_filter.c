@@ -32,7 +32,8 @@ struct request {
 	struct request *next;
 	const struct ftrace_filter *filter;
 	bool notrace_list;
-	const struct ftrace_set *set; /* it waits until the edit of this copy of the filter is over; NULL: it does not wait */
+	/* it waits until the edit of this copy of the filter is over; NULL: it does not wait */
+	const struct ftrace_set *set;
 	bool held; /* it was there before that edit began */
 	const char *module; /* in text, after the glob */
 	char text[];
@@ -67,7 +68,10 @@ static bool names_table(const struct word *w, const struct ftrace_table *table)
 	return named != w->others;
 }
 
-/* Put the functions of @table that @w names into @set, or take them out. Return: @w names at least one. */
+/*
+ * Put the functions of @table that @w names into @set, or take them out. Return: @w names at least
+ * one.
+ */
 static bool apply_to(struct ftrace_set *set, const struct word *w, const struct ftrace_table *table)
 {
 	bool found = false;
@@ -93,9 +97,11 @@ static void drop(struct request **link)
 	kfree(r);
 }
 
-static int keep(const struct ftrace_filter *filter, bool notrace_list, const struct ftrace_set *set, const struct word *w)
+static int keep(const struct ftrace_filter *filter, bool notrace_list, const struct ftrace_set *set,
+		const struct word *w)
 {
-	struct request *r = kzalloc(sizeof(*r) + w->glob_len + w->module_len + 2), **link = &requests;
+	struct request *r = kzalloc(sizeof(*r) + w->glob_len + w->module_len + 2),
+		       **link = &requests;
 
 	if (!r)
 		return -ENOMEM;
@@ -116,14 +122,18 @@ static bool is_text(const char *s, size_t len, const char *text)
 	return strlen(text) == len && !memcmp(s, text, len);
 }
 
-/* "!glob:mod:module": drop the requests of that module with that glob; a glob "*" drops all of them. */
+/*
+ * "!glob:mod:module": drop the requests of that module with that glob; a glob "*" drops all of
+ * them.
+ */
 static int drop_named(const struct ftrace_filter *filter, bool notrace_list, const struct word *w)
 {
 	bool every = is_text(w->glob, w->glob_len, "*");
 	int err = -EINVAL;
 
 	for (struct request **link = &requests, *r; (r = *link);) {
-		if (r->filter != filter || r->notrace_list != notrace_list || !is_text(w->module, w->module_len, r->module) ||
+		if (r->filter != filter || r->notrace_list != notrace_list ||
+		    !is_text(w->module, w->module_len, r->module) ||
 		    !(every || is_text(w->glob, w->glob_len, r->text))) {
 			link = &r->next;
 			continue;
@@ -134,7 +144,8 @@ static int drop_named(const struct ftrace_filter *filter, bool notrace_list, con
 	return err;
 }
 
-static int apply(struct ftrace_filter *filter, bool notrace_list, struct ftrace_set *set, const struct word *w)
+static int apply(struct ftrace_filter *filter, bool notrace_list, struct ftrace_set *set,
+		 const struct word *w)
 {
 	bool loaded = false, found = false;
 
@@ -150,7 +161,8 @@ static int apply(struct ftrace_filter *filter, bool notrace_list, struct ftrace_
 	return loaded || w->others ? -EINVAL : keep(filter, notrace_list, set, w);
 }
 
-int ftrace_mod_apply(struct ftrace_filter *filter, bool notrace_list, struct ftrace_set *set, const char *word, size_t len)
+int ftrace_mod_apply(struct ftrace_filter *filter, bool notrace_list, struct ftrace_set *set,
+		     const char *word, size_t len)
 {
 	struct word w;
 	int err;
@@ -176,7 +188,8 @@ void ftrace_mod_forget(const struct ftrace_filter *filter, bool notrace_list)
 {
 	mutex_lock(&ftrace_lock);
 	for (struct request **link = &requests; *link;)
-		if ((*link)->filter == filter && (*link)->notrace_list == notrace_list && (!(*link)->set || (*link)->held))
+		if ((*link)->filter == filter && (*link)->notrace_list == notrace_list &&
+		    (!(*link)->set || (*link)->held))
 			drop(link);
 		else
 			link = &(*link)->next;
@@ -222,14 +235,16 @@ void ftrace_mod_coming(const struct ftrace_table *table)
 		*link = r->next;
 		err = carry_out(r, table);
 		if (err)
-			printk("ftrace: %s:mod:%s is not applied (error %d)\n", r->text, r->module, err);
+			printk("ftrace: %s:mod:%s is not applied (error %d)\n", r->text, r->module,
+			       err);
 		kfree(r);
 	}
 }
 
 /* ---- A filter's file is opened, and closed ---- */
 
-void ftrace_mod_hold(const struct ftrace_filter *filter, bool notrace_list, const struct ftrace_set *set)
+void ftrace_mod_hold(const struct ftrace_filter *filter, bool notrace_list,
+		     const struct ftrace_set *set)
 {
 	for (struct request *r = requests; r; r = r->next)
 		if (r->filter == filter && r->notrace_list == notrace_list && !r->set) {

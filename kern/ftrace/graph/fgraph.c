@@ -38,7 +38,9 @@ static struct fgraph_ops fgraph_stub = {stub_entry, stub_return, .idx = -1, .bir
 static struct fgraph_ops *fgraph_array[FGRAPH_USERS] = {[0 ... FGRAPH_USERS - 1] = &fgraph_stub};
 struct fgraph_single fgraph_single;
 static int fgraph_count; /* number of users */
-/* Global, so that the compiler does not remove them from the start, where nothing stores to them. */
+/*
+ * Global, so that the compiler does not remove them from the start, where nothing stores to them.
+ */
 long fgraph_slots; /* index of the last taken slot + 1 */
 u64 fgraph_stamp; /* birth of the newest user */
 
@@ -63,7 +65,8 @@ static int slot_of(const struct fgraph_ops *gops)
 static bool wanted(unsigned long ip)
 {
 	for (int i = 0; i < fgraph_slots; i++)
-		if (fgraph_array[i] != &fgraph_stub && ftrace_filter_test(fgraph_array[i]->filter, ip))
+		if (fgraph_array[i] != &fgraph_stub &&
+		    ftrace_filter_test(fgraph_array[i]->filter, ip))
 			return true;
 	return false;
 }
@@ -106,7 +109,8 @@ static void settle(int err)
 		graph_ops.private = fgraph_single.private = gops->private;
 		fgraph_single.ret = gops->direct.ret;
 	}
-	synchronize_sched(); /* every CPU has seen the stamp, and is in no handler of a user that was unregistered */
+	/* every CPU has seen the stamp, and is in no handler of a user that was unregistered */
+	synchronize_sched();
 	if (!direct)
 		return;
 	WRITE_ONCE(fgraph_single.users, fgraph_stamp | 1u << gops->idx);
@@ -174,7 +178,8 @@ bool fgraph_user_within(unsigned long start, unsigned long end)
 	for (int i = 0; i < FGRAPH_USERS; i++) {
 		const struct fgraph_ops *gops = fgraph_array[i];
 
-		is |= IS_WITHIN(gops, start, size) || IS_WITHIN(gops->entryfunc, start, size) || IS_WITHIN(gops->retfunc, start, size);
+		is |= IS_WITHIN(gops, start, size) || IS_WITHIN(gops->entryfunc, start, size) ||
+		      IS_WITHIN(gops->retfunc, start, size);
 	}
 	return is;
 }
@@ -296,7 +301,8 @@ void ftrace_graph_func(unsigned long ip, unsigned long parent_ip, struct ftrace_
 
 	if (unlikely(recursion & c->context_bit) || unlikely(!s))
 		return;
-	smp_rmb(); /* the stamp before the slots: then the user with that birth is seen in its slot */
+	/* the stamp before the slots: then the user with that birth is seen in its slot */
+	smp_rmb();
 	c->recursion = recursion | c->context_bit;
 	f = shadow_push(s, ip, regs, clock_ns(), stamp);
 	if (likely(f)) {
@@ -347,7 +353,11 @@ static __noinline struct shadow_frame *find_frame(struct shadow_stack *s, unsign
 	if (!f) {
 		f = s->top;
 		ftrace_graph_stop(f->func, f->sp, sp);
-		smp_mb(); /* ftrace_graph_dead before the two stores; settle() and set_slots() do it in the other order */
+		/*
+		 * ftrace_graph_dead before the two stores; settle() and set_slots() do it in the
+		 * other order
+		 */
+		smp_mb();
 		WRITE_ONCE(fgraph_single.users, 0);
 		WRITE_ONCE(fgraph_slots, 0); /* no handler is called any more */
 	}
@@ -485,7 +495,10 @@ void *fgraph_retrieve_parent_data(int idx, int *size, int depth)
  * frame pointer says in which frame it is. ----
  */
 
-/* In a chain of tail calls all frames have the same fp; only the outermost has the caller's address. */
+/*
+ * In a chain of tail calls all frames have the same fp; only the outermost has the caller's
+ * address.
+ */
 unsigned long ftrace_graph_ret_addr(struct thread *t, unsigned long ret, unsigned long fp)
 {
 #if LAB_START == 6

@@ -75,7 +75,8 @@ struct ftrace_graph_ret {
 	unsigned long func;
 	unsigned long retval;
 	int depth;
-	u32 overrun; /* calls of this thread that were not traced to their end: no room, or jumped out of */
+	/* calls of this thread that were not traced to their end: no room, or jumped out of */
+	u32 overrun;
 	u64 calltime, rettime;
 };
 
@@ -131,13 +132,15 @@ void ftrace_graph_func(unsigned long ip, unsigned long parent_ip, struct ftrace_
 void ftrace_graph_return(struct ftrace_regs *regs);
 
 /*
- * The direct path's user. Events on all CPUs read it. register and unregister store to it, ftrace_lock held,
- * in this order: (1) 0 to @users; (2) a grace period; (3) @private and @ret; (4) a grace period, because a CPU may
- * load them before @users; (5) @users. A bad frame stores 0 to @users, on any CPU, at any time, for good.
+ * The direct path's user. Events on all CPUs read it. register and unregister store to it,
+ * ftrace_lock held, in this order: (1) 0 to @users; (2) a grace period; (3) @private and @ret; (4)
+ * a grace period, because a CPU may load them before @users; (5) @users. A bad frame stores 0 to
+ * @users, on any CPU, at any time, for good.
  */
 extern struct fgraph_single {
 	void *private;
-	void (*ret)(struct ftrace_regs *regs, struct shadow_stack *s, struct shadow_frame *f, void *private);
+	void (*ret)(struct ftrace_regs *regs, struct shadow_stack *s, struct shadow_frame *f,
+		    void *private);
 	u64 users; /* stamp and bit of the only user while the direct path is used; else 0 */
 } fgraph_single;
 
@@ -152,7 +155,10 @@ int register_ftrace_graph(struct fgraph_ops *gops);
 int unregister_ftrace_graph(struct fgraph_ops *gops);
 /* Is a registered struct fgraph_ops, or its handlers, in [start, end)? ftrace_lock held. */
 bool fgraph_user_within(unsigned long start, unsigned long end);
-/* A table was added: let users that select its functions trace them. ftrace_lock held. 0, or -ENOMEM. */
+/*
+ * A table was added: let users that select its functions trace them. ftrace_lock held. 0, or
+ * -ENOMEM.
+ */
 int ftrace_graph_new_table(void);
 
 /*
@@ -170,7 +176,10 @@ int ftrace_graph_new_table(void);
 void *fgraph_reserve_data(int idx, int size);
 void *fgraph_retrieve_data(int idx, int *size);
 void *fgraph_retrieve_parent_data(int idx, int *size, int depth);
-/* A word for each thread and user, 0 when the user is registered. Context: a handler of the user. Never NULL. */
+/*
+ * A word for each thread and user, 0 when the user is registered. Context: a handler of the user.
+ * Never NULL.
+ */
 unsigned long *fgraph_get_task_var(struct fgraph_ops *gops);
 
 /*
@@ -200,8 +209,8 @@ void ftrace_return_to_handler(struct ftrace_regs *regs);
 void ftrace_graph_gone(struct shadow_stack *s);
 
 /*
- * A bad frame: the function at @func was called with the sp @expected and returned
- * with @found, which is the sp of no frame. Graph tracing stops for good; the message is printed at the next
+ * A bad frame: the function at @func was called with the sp @expected and returned with @found,
+ * which is the sp of no frame. Graph tracing stops for good; the message is printed at the next
  * switch of threads, or when the last user is unregistered. Any context.
  */
 void ftrace_graph_stop(unsigned long func, unsigned long expected, unsigned long found);

@@ -17,9 +17,13 @@
 #include "tracer.h"
 
 static struct fgraph_ops *graph_user; /* or NULL. Changed under ftrace_lock, read by events */
-static u64 births;		      /* number of registrations so far; a frame has the birth of its user */
+/* number of registrations so far; a frame has the birth of its user */
+static u64 births;
 
-/* ---- The call in ftrace_graph_stub: patched like a call site, but without a record in the table. ---- */
+/*
+ * ---- The call in ftrace_graph_stub: patched like a call site, but without a record in the table.
+ * ----
+ */
 
 static int switch_graph_call(bool on, u32 expected)
 {
@@ -42,7 +46,9 @@ static int switch_graph_call(bool on, u32 expected)
 
 /* ---- A function is entered, and returns. ---- */
 
-/* Push the frame before *@parent changes: a stack walk finds the return address in one of the two. */
+/*
+ * Push the frame before *@parent changes: a stack walk finds the return address in one of the two.
+ */
 static void trace_entry(struct fgraph_ops *user, unsigned long *parent, unsigned long ip,
 			struct ftrace_regs *regs)
 {
@@ -193,7 +199,10 @@ void *fgraph_retrieve_data(int idx, int *size)
 
 /* ---- Register and unregister the user: ftrace_lock held. ---- */
 
-/* The user's op: it selects the functions of the user's filter, and calls ftrace_graph_stub for them. */
+/*
+ * The user's op: it selects the functions of the user's filter, and calls ftrace_graph_stub for
+ * them.
+ */
 static struct ftrace_ops graph_op = {ftrace_graph_stub, FTRACE_OPS_FL_RECURSION, .slot = -1};
 
 static int filter_changed(struct ftrace_filter *filter)

@@ -149,7 +149,8 @@ static void shadow_thread(enum thread_event event, struct thread *prev, struct t
 	if (event == THREAD_BORN && READ_ONCE(shadow_on))
 		give(next, &failed);
 	if (failed)
-		printk("function_graph: no memory for thread %d's calls: they are not traced\n", next->pid);
+		printk("function_graph: no memory for thread %d's calls: they are not traced\n",
+		       next->pid);
 	if (event == THREAD_FREED && prev->ftrace)
 		page_free(prev->ftrace, 0);
 	if (event != THREAD_SWITCH)

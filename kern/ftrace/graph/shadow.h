@@ -50,8 +50,10 @@ struct shadow_stack {
 	struct shadow_frame *top; /* the newest whole frame, or NULL */
 	unsigned long *free;	  /* the first free word */
 	unsigned long depth;	  /* number of frames */
-	unsigned long overrun;	  /* pushes and reservations that found no room, and calls that were left by a jump */
-	unsigned long *last;	  /* the highest address at which a frame fits; NULL: shadow_drop_soon() */
+	/* pushes and reservations that found no room, and calls that were left by a jump */
+	unsigned long overrun;
+	/* the highest address at which a frame fits; NULL: shadow_drop_soon() */
+	unsigned long *last;
 	unsigned long var[SHADOW_VARS]; /* fgraph_get_task_var() */
 	u64 var_owner[SHADOW_VARS];     /* the birth of the user that var[] belongs to */
 	unsigned long words[SHADOW_SIZE / 8 - 5 - 2 * SHADOW_VARS];
@@ -123,7 +125,10 @@ static inline void shadow_count_overrun(struct shadow_stack *s)
 	__atomic_fetch_add(&s->overrun, 1, __ATOMIC_RELAXED);
 }
 
-/* Let the next push of the thread drop the frames of calls that were left, though there is room for a frame. */
+/*
+ * Let the next push of the thread drop the frames of calls that were left, though there is room for
+ * a frame.
+ */
 static inline void shadow_drop_soon(struct shadow_stack *s)
 {
 	shadow_store(s->last, NULL);

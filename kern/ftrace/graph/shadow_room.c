@@ -19,9 +19,11 @@
 bool shadow_make_room(struct shadow_stack *s, const struct ftrace_regs *regs)
 {
 	unsigned long base = (unsigned long)current->stack;
-	unsigned long limit = regs->link == (unsigned long)return_to_handler ? regs->sp : regs->sp + 1;
+	unsigned long limit =
+		regs->link == (unsigned long)return_to_handler ? regs->sp : regs->sp + 1;
 
-	if (this_cpu()->context_bit == 1 /* a thread's */ && IS_WITHIN(regs->sp, base, THREAD_SIZE)) {
+	if (this_cpu()->context_bit == 1 /* a thread's */ &&
+	    IS_WITHIN(regs->sp, base, THREAD_SIZE)) {
 		shadow_store(s->last, shadow_last(s));
 		while (s->top && s->top->sp < limit && s->top->sp >= base)
 			ftrace_graph_gone(s);

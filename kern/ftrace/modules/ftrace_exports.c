@@ -16,7 +16,8 @@ static int check_callback(void *callback)
 	unsigned long at = (unsigned long)callback;
 	bool has_site;
 
-	mutex_lock(&ftrace_lock); /* so that no other module is removed while its records are searched */
+	/* so that no other module is removed while its records are searched */
+	mutex_lock(&ftrace_lock);
 	has_site = lookup_rec(at) || lookup_rec(at + HOOK_ENTRY_OFFSET);
 	mutex_unlock(&ftrace_lock);
 	if (!has_site)
@@ -29,13 +30,16 @@ static int register_function(struct ftrace_ops *op)
 {
 	return check_callback(op->func) ?: register_ftrace_function(op);
 }
-TABLE_ENTRY(const struct export, export, export_register_ftrace_function) = {"register_ftrace_function", (unsigned long)register_function};
+TABLE_ENTRY(const struct export, export, export_register_ftrace_function) = {
+	"register_ftrace_function", (unsigned long)register_function};
 
 static int register_graph(struct fgraph_ops *gops)
 {
-	return check_callback(gops->entryfunc) ?: check_callback(gops->retfunc) ?: register_ftrace_graph(gops);
+	return check_callback(gops->entryfunc) ?: check_callback(gops->retfunc) ?:
+	       register_ftrace_graph(gops);
 }
-TABLE_ENTRY(const struct export, export, export_register_ftrace_graph) = {"register_ftrace_graph", (unsigned long)register_graph};
+TABLE_ENTRY(const struct export, export, export_register_ftrace_graph) = {
+	"register_ftrace_graph", (unsigned long)register_graph};
 
 EXPORT_SYMBOL(unregister_ftrace_function);
 EXPORT_SYMBOL(ftrace_set_filter);

@@ -8,7 +8,8 @@
 #include "trace.h"
 #include "trampoline.h"
 
-_Static_assert(TRAMPOLINE_WORDS * 4 == FTRACE_STUB_SIZE, "a region's stubs and trampolines are found by the same rule");
+_Static_assert(TRAMPOLINE_WORDS * 4 == FTRACE_STUB_SIZE,
+	       "a region's stubs and trampolines are found by the same rule");
 
 static void disable(struct module_sites *s);
 
@@ -27,7 +28,10 @@ static void unlink_sites(struct module_sites *s)
 	profile_forget_modules();
 }
 
-/* Remove the functions in [from, to) from all hashes. An event may read a hash meanwhile: it finds the function, or does not. */
+/*
+ * Remove the functions in [from, to) from all hashes. An event may read a hash meanwhile: it finds
+ * the function, or does not.
+ */
 static void forget_functions(u32 from, u32 to)
 {
 	for (struct ftrace_hash_entry *entry = ftrace_hashes; entry; entry = entry->next) {
@@ -64,7 +68,10 @@ static int follow(struct dyn_ftrace *rec, unsigned long trampoline, unsigned cal
 #endif
 }
 
-/* Find the trampoline that the site calls. False: it calls none. If the record says that it does, patch.c will refuse to write the site. */
+/*
+ * Find the trampoline that the site calls. False: it calls none. If the record says that it does,
+ * patch.c will refuse to write the site.
+ */
 static bool calls_trampoline(const struct dyn_ftrace *rec, unsigned long *trampoline)
 {
 #if LAB_START == 7
@@ -73,7 +80,8 @@ static bool calls_trampoline(const struct dyn_ftrace *rec, unsigned long *trampo
 	unsigned long ip = ftrace_ip(rec), first = ftrace_call_addr(rec, FTRACE_CALLS_LIST);
 
 	return insn_call_target(ip, *(const u32 *)ip, HOOK_LINK, trampoline) &&
-	       *trampoline - first < ftrace_module_room() && (*trampoline - first) % FTRACE_STUB_SIZE == 0;
+	       *trampoline - first < ftrace_module_room() &&
+	       (*trampoline - first) % FTRACE_STUB_SIZE == 0;
 #endif
 }
 
@@ -117,7 +125,8 @@ static int write_trampolines(unsigned long at)
 	int err = 0;
 
 	for (unsigned calls = FTRACE_CALLS_LIST; calls <= FTRACE_STUBS && !err; calls++)
-		err = trampoline_encode(ftrace_stub_addr(at, calls), ftrace_stub_addr((unsigned long)ftrace_stubs, calls),
+		err = trampoline_encode(ftrace_stub_addr(at, calls),
+					ftrace_stub_addr((unsigned long)ftrace_stubs, calls),
 					(u32 *)ftrace_stub_addr(at, calls));
 	return err;
 #endif
@@ -131,7 +140,10 @@ void module_choose_stubs(struct module_sites *s, unsigned long room)
 	for (const struct dyn_ftrace *rec = s->record; rec < s->table.end; rec++)
 		s->far |= !module_site_reaches(rec, stubs);
 	if (s->far) {
-		write_trampolines(room); /* cannot fail: the kernel is less than 1 GiB away, and a trampoline reaches further */
+		/*
+		 * cannot fail: the kernel is less than 1 GiB away, and a trampoline reaches further
+		 */
+		write_trampolines(room);
 		s->table.verify = verify;
 		stubs = room;
 	}
@@ -153,12 +165,17 @@ static void start_record(struct dyn_ftrace *rec)
 		if (!op || !ftrace_ops_test(op, ftrace_ip(rec)))
 			continue;
 		if (op->flags & FTRACE_OPS_FL_IPMODIFY)
-			rec->flags |= rec->flags & FTRACE_FL_IPMODIFY ? FTRACE_FL_DISABLED : FTRACE_FL_IPMODIFY;
+			rec->flags |= rec->flags & FTRACE_FL_IPMODIFY ? FTRACE_FL_DISABLED
+								      : FTRACE_FL_IPMODIFY;
 		calls = rec->count++ ? FTRACE_CALLS_LIST : FTRACE_CALLS_OP + op->slot;
 	}
 	if (rec->flags & FTRACE_FL_DISABLED) {
-		rec->flags &= ~FTRACE_FL_IPMODIFY; /* neither of the two traces the function, so this flag must not refuse a later op */
-		printk("ftrace: two tracers that may change pc select %ps: it is never traced\n", (void *)ftrace_ip(rec));
+		/*
+		 * neither of the two traces the function, so this flag must not refuse a later op
+		 */
+		rec->flags &= ~FTRACE_FL_IPMODIFY;
+		printk("ftrace: two tracers that may change pc select %ps: it is never traced\n",
+		       (void *)ftrace_ip(rec));
 	} else if (calls) {
 		ftrace_switch(rec, calls);
 	}
@@ -210,7 +227,10 @@ static void stop_table(struct ftrace_table *table)
 #endif
 }
 
-/* The first grace period: no CPU is in a trampoline or callback. The second: no CPU reads the lists. */
+/*
+ * The first grace period: no CPU is in a trampoline or callback. The second: no CPU reads the
+ * lists.
+ */
 static void disable(struct module_sites *s)
 {
 #if LAB_START != 7
@@ -238,7 +258,8 @@ static void search_frames(struct thread *t, void *arg)
 	const struct shadow_stack *s = shadow_of(t);
 
 	for (const struct shadow_frame *f = s ? s->top : NULL; f; f = f->below)
-		in->found |= f->ret - in->start < in->end - in->start || f->func - in->start < in->end - in->start;
+		in->found |= f->ret - in->start < in->end - in->start ||
+			     f->func - in->start < in->end - in->start;
 #endif
 }
 

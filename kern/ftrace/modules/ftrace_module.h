@@ -47,18 +47,18 @@
 size_t ftrace_module_room(void);
 
 /*
- * @entries: the module's __patchable_function_entries, @count of them. @room: the
- * address in text of ftrace_module_room() bytes. Makes m->sites (NULL: @count is
- * 0), and writes into text without the text alias: arm64's `mov x9, x30`, and the
- * trampolines at @room if they are needed. Before: m->base and m->end[] are
- * set, and text is relocated, writable, and executed by no CPU. After: the loader
- * makes text read-only and synchronises the instruction caches. An entry that is
- * faulty (misaligned, outside of text, listed twice, overlapping another one, without
- * the nops that the compiler leaves there, out of reach) gets no record, and nothing is written
- * for it (of an entry that is listed twice, the first one counts); the first 16 faulty entries are printed.
- * Return: 0; -ENOMEM after a message. Context: thread.
+ * @entries: the module's __patchable_function_entries, @count of them. @room: the address in text
+ * of ftrace_module_room() bytes. Makes m->sites (NULL: @count is 0), and writes into text without
+ * the text alias: arm64's `mov x9, x30`, and the trampolines at @room if they are needed. Before:
+ * m->base and m->end[] are set, and text is relocated, writable, and executed by no CPU. After: the
+ * loader makes text read-only and synchronises the instruction caches. An entry that is faulty
+ * (misaligned, outside of text, listed twice, overlapping another one, without the nops that the
+ * compiler leaves there, out of reach) gets no record, and nothing is written for it (of an entry
+ * that is listed twice, the first one counts); the first 16 faulty entries are printed. Return: 0;
+ * -ENOMEM after a message. Context: thread.
  */
-int ftrace_module_prepare(struct module *m, const unsigned long *entries, u32 count, unsigned long room);
+int ftrace_module_prepare(struct module *m, const unsigned long *entries, u32 count,
+			  unsigned long room);
 
 /*
  * Publish the call sites. From now on each registered op and each user of
@@ -79,10 +79,16 @@ void ftrace_module_enable(struct module *m);
  */
 void ftrace_module_release(struct module *m);
 
-/* Does an op that may change pc (a live patch's, for example) trace a function of @m? Context: thread, without ftrace_lock. */
+/*
+ * Does an op that may change pc (a live patch's, for example) trace a function of @m? Context:
+ * thread, without ftrace_lock.
+ */
 bool ftrace_module_replaced(const struct module *m);
 
-/* Is an op or a user of function_graph registered that lies in @m, or whose handlers do? Context: thread, without ftrace_lock. */
+/*
+ * Is an op or a user of function_graph registered that lies in @m, or whose handlers do? Context:
+ * thread, without ftrace_lock.
+ */
 bool ftrace_module_registered(const struct module *m);
 
 /*

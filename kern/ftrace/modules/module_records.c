@@ -1,4 +1,7 @@
-/* Makes the records of a module's call sites, and says which of these cannot be traced; ftrace_module.h. */
+/*
+ * Makes the records of a module's call sites, and says which of these cannot be traced;
+ * ftrace_module.h.
+ */
 #include "asm-ftrace/hook.h"
 #include "fgraph.h"
 #include "module_records.h"
@@ -30,10 +33,12 @@ static void report_fault(struct module_sites *s, const struct module *m, unsigne
 {
 	if (s->faulty++ >= FAULTY_MAX)
 		return;
-	printk("ftrace: module %s: the call site of the function at %#lx %s; it is never written\n", m->name, entry, fault);
+	printk("ftrace: module %s: the call site of the function at %#lx %s; it is never written\n",
+	       m->name, entry, fault);
 }
 
-static void take_entries(struct module_sites *s, const struct module *m, const unsigned long *entries, u32 count, unsigned long end)
+static void take_entries(struct module_sites *s, const struct module *m,
+			 const unsigned long *entries, u32 count, unsigned long end)
 {
 	for (u32 i = 0; i < count; i++) {
 		const char *fault = site_fault(m, entries[i], end);
@@ -58,14 +63,18 @@ static void sort(struct dyn_ftrace *rec, u32 count)
 			}
 }
 
-/* Keep the records whose sites can be patched. The sites are nops already; arm64: write `mov x9, x30` before each. */
+/*
+ * Keep the records whose sites can be patched. The sites are nops already; arm64: write `mov x9,
+ * x30` before each.
+ */
 static void keep_sound(struct module_sites *s, const struct module *m)
 {
 	struct dyn_ftrace *kept = s->record;
 	unsigned long stubs = KERNEL_BASE + s->region[0].stubs;
 
 	for (const struct dyn_ftrace *rec = s->record; rec < s->table.end; rec++) {
-		bool overlaps = kept > s->record && rec->offset - kept[-1].offset <= HOOK_ENTRY_OFFSET;
+		bool overlaps =
+			kept > s->record && rec->offset - kept[-1].offset <= HOOK_ENTRY_OFFSET;
 		unsigned long ip = ftrace_ip(rec);
 
 		if (overlaps || !module_site_reaches(rec, stubs)) {
@@ -86,7 +95,8 @@ static void keep_sound(struct module_sites *s, const struct module *m)
 	s->region[1].first = kept - s->record;
 }
 
-int ftrace_module_prepare(struct module *m, const unsigned long *entries, u32 count, unsigned long room)
+int ftrace_module_prepare(struct module *m, const unsigned long *entries, u32 count,
+			  unsigned long room)
 {
 	struct module_sites *s;
 
@@ -94,16 +104,19 @@ int ftrace_module_prepare(struct module *m, const unsigned long *entries, u32 co
 		return 0;
 	s = kzalloc(sizeof(*s) + count * sizeof(s->record[0]));
 	if (!s) {
-		printk("ftrace: module %s: no memory for the records of %u functions\n", m->name, count);
+		printk("ftrace: module %s: no memory for the records of %u functions\n", m->name,
+		       count);
 		return -ENOMEM;
 	}
-	s->table = (struct ftrace_table){s->record, s->record, s->region, m->base, m->end[MODULE_TEXT], .module = m->name};
+	s->table = (struct ftrace_table){s->record, s->record,		 s->region,
+					 m->base,   m->end[MODULE_TEXT], .module = m->name};
 	take_entries(s, m, entries, count, room);
 	sort(s->record, s->table.end - s->record);
 	module_choose_stubs(s, room);
 	keep_sound(s, m);
 	if (s->faulty > FAULTY_MAX)
-		printk("ftrace: module %s: %u more call sites are faulty; they are never written\n", m->name, s->faulty - FAULTY_MAX);
+		printk("ftrace: module %s: %u more call sites are faulty; they are never written\n",
+		       m->name, s->faulty - FAULTY_MAX);
 	m->sites = &s->table;
 	return 0;
 }
@@ -113,8 +126,10 @@ bool ftrace_module_replaced(const struct module *m)
 	bool is = false;
 
 	mutex_lock(&ftrace_lock);
-	for (const struct dyn_ftrace *rec = m->sites ? m->sites->records : NULL; rec && rec < m->sites->end; rec++)
-		is |= rec->flags & FTRACE_FL_IPMODIFY && rec->calls; /* a site that was not patched calls nothing, but its record may have the flag */
+	for (const struct dyn_ftrace *rec = m->sites ? m->sites->records : NULL;
+	     rec && rec < m->sites->end; rec++)
+		/* a site that was not patched calls nothing, but its record may have the flag */
+		is |= rec->flags & FTRACE_FL_IPMODIFY && rec->calls;
 	mutex_unlock(&ftrace_lock);
 	return is;
 }
@@ -149,7 +164,8 @@ int module_bad_trampoline(struct dyn_ftrace *rec, unsigned long at, unsigned lon
 	printk("ftrace: its trampoline at %#lx must lead to %pS\n"
 	       "ftrace:   expected %08x %08x %08x  %s\n"
 	       "ftrace:   found    %08x %08x %08x  %s\n",
-	       at, (void *)stub, expected[0], expected[1], expected[2], want, found[0], found[1], found[2], have);
+	       at, (void *)stub, expected[0], expected[1], expected[2], want, found[0], found[1],
+	       found[2], have);
 	if (trampoline_target(at, found, &target))
 		printk("ftrace:   it leads to %#lx  %pS\n", target, (void *)target);
 	return -ENODEV;

@@ -28,8 +28,8 @@ static inline struct module_sites *module_sites_of(const struct module *m)
 
 /*
  * Decide what the sites call: the kernel's stubs; or, if one site does not reach all of these, the
- * module's own trampolines, which are then written at @room. Before: the records of @s say where the
- * sites are, and nothing else. Sets s->far, table.verify, and region[0].stubs.
+ * module's own trampolines, which are then written at @room. Before: the records of @s say where
+ * the sites are, and nothing else. Sets s->far, table.verify, and region[0].stubs.
  */
 void module_choose_stubs(struct module_sites *s, unsigned long room);
 /* Can @rec's site call each of the stubs, or trampolines, at @stubs? */
@@ -37,7 +37,10 @@ bool module_site_reaches(const struct dyn_ftrace *rec, unsigned long stubs);
 
 /* ---- module_records.c ---- */
 
-/* The trampoline at @at leads elsewhere than to @stub: print both, and disable tracing. Return: -ENODEV. */
+/*
+ * The trampoline at @at leads elsewhere than to @stub: print both, and disable tracing. Return:
+ * -ENODEV.
+ */
 int module_bad_trampoline(struct dyn_ftrace *rec, unsigned long at, unsigned long stub);
 
 #endif

@@ -55,7 +55,10 @@ static void unlink_op(struct ftrace_ops *op)
 	WRITE_ONCE(*link, op->next);
 }
 
-/* Free the slot of @op, which was unlinked and which no site calls. When this returns, no CPU is inside @op. */
+/*
+ * Free the slot of @op, which was unlinked and which no site calls. When this returns, no CPU is
+ * inside @op.
+ */
 static void retire_op(struct ftrace_ops *op)
 {
 	synchronize_sched();
@@ -71,7 +74,8 @@ struct selection {
 
 static inline struct selection selection_of(const struct ftrace_ops *op, bool on)
 {
-	return (struct selection){READ_ONCE(op->filter.filter_hash), READ_ONCE(op->filter.notrace_hash), on};
+	return (struct selection){READ_ONCE(op->filter.filter_hash),
+				  READ_ONCE(op->filter.notrace_hash), on};
 }
 
 static inline bool selects(struct selection s, u32 offset)
@@ -163,7 +167,9 @@ static void ftrace_list_func(unsigned long ip, unsigned long parent_ip, struct f
 		if (ftrace_ops_test(op, ip))
 			ftrace_op_func(op)(ip, parent_ip, op, regs);
 	}
-	/* An op made the function return at once. A later op may have replaced its return address. */
+	/*
+	 * An op made the function return at once. A later op may have replaced its return address.
+	 */
 	if (regs && regs->pc == parent_ip)
 		regs->pc = regs->link;
 #endif
@@ -246,7 +252,8 @@ static inline int remove_op_from(struct dyn_ftrace *rec, const struct change *c)
 }
 
 /* Change the records of one region, from @rec to @end. */
-static int change_region(struct dyn_ftrace *rec, const struct dyn_ftrace *end, const struct change *c)
+static int change_region(struct dyn_ftrace *rec, const struct dyn_ftrace *end,
+			 const struct change *c)
 {
 	bool uniform = is_uniform(c->was) && is_uniform(c->is);
 	int by = c->is.on - c->was.on, err = 0;
@@ -275,7 +282,8 @@ static int change_selection(struct ftrace_ops *op, struct selection was, struct 
 	for (const struct ftrace_table *t = ftrace_tables; t; t = t->next)
 		for (const struct ftrace_region *r = t->regions; r->first < ftrace_count(t); r++) {
 			c.stub = ftrace_stub_addr(KERNEL_BASE + r->stubs, c.own);
-			err = change_region(t->records + r[0].first, t->records + r[1].first, &c) ?: err;
+			err = change_region(t->records + r[0].first, t->records + r[1].first, &c)
+				      ?: err;
 		}
 	ftrace_batch_end();
 	return err;
@@ -356,7 +364,8 @@ static struct ftrace_hash **list_of(const struct ftrace_filter *filter, bool not
 	return (struct ftrace_hash **)(notrace_list ? &filter->notrace_hash : &filter->filter_hash);
 }
 
-bool ftrace_filter_has(const struct ftrace_filter *filter, const struct dyn_ftrace *rec, bool notrace_list)
+bool ftrace_filter_has(const struct ftrace_filter *filter, const struct dyn_ftrace *rec,
+		       bool notrace_list)
 {
 	const struct ftrace_hash *hash = *list_of(filter, notrace_list);
 
@@ -435,7 +444,8 @@ int ftrace_share_filter(struct ftrace_ops *op, const struct ftrace_filter *filte
 	return was.on ? change_selection(op, was, is) : 0;
 }
 
-int ftrace_filter_commit(struct ftrace_filter *filter, const struct ftrace_set *set, bool notrace_list)
+int ftrace_filter_commit(struct ftrace_filter *filter, const struct ftrace_set *set,
+			 bool notrace_list)
 {
 	int err;
 

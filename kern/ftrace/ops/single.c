@@ -49,7 +49,10 @@ static int set_tracer(ftrace_func_t func)
 	return err;
 }
 
-/* Make every site a nop, wait until no CPU is in the callback, and let ftrace_caller call ftrace_stub. */
+/*
+ * Make every site a nop, wait until no CPU is in the callback, and let ftrace_caller call
+ * ftrace_stub.
+ */
 static void stop_tracing(void)
 {
 	update_sites(false);
@@ -97,7 +100,8 @@ static u8 list_flag(bool notrace_list)
 	return notrace_list ? FTRACE_FL_NOTRACE : FTRACE_FL_FILTER;
 }
 
-bool ftrace_filter_has(const struct ftrace_filter *filter, const struct dyn_ftrace *rec, bool notrace_list)
+bool ftrace_filter_has(const struct ftrace_filter *filter, const struct dyn_ftrace *rec,
+		       bool notrace_list)
 {
 	return rec->flags & list_flag(notrace_list);
 }
@@ -107,7 +111,8 @@ u32 ftrace_filter_count(const struct ftrace_filter *filter, bool notrace_list)
 	return notrace_list ? notraced : filtered;
 }
 
-int ftrace_filter_commit(struct ftrace_filter *filter, const struct ftrace_set *set, bool notrace_list)
+int ftrace_filter_commit(struct ftrace_filter *filter, const struct ftrace_set *set,
+			 bool notrace_list)
 {
 	u8 flag = list_flag(notrace_list);
 	int err = 0;

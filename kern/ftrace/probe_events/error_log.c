@@ -1,4 +1,7 @@
-/* error_log: the last eight refused commands of all instances, each with a mark under the place of its error, as Linux prints them. */
+/*
+ * error_log: the last eight refused commands of all instances, each with a mark under the place of
+ * its error, as Linux prints them.
+ */
 #include "errno.h"
 #include "irq.h"
 #include "probe_event.h"
@@ -48,9 +51,11 @@ static int error_log_show(struct seq *s, u64 item)
 		if (entries[n % ERRORS_MAX].tr == tr && !item--)
 			e = &entries[n % ERRORS_MAX];
 	if (e)
-		seq_printf(s, "[%5llu.%06u] %s: error: %s\n  Command: %s\n%*s^\n", (unsigned long long)(e->time / 1000000000),
-			   (unsigned)(e->time % 1000000000 / 1000), e->error.subsystem, e->error.text,
-			   e->error.command, (int)(strlen("  Command: ") + e->error.column), "");
+		seq_printf(s, "[%5llu.%06u] %s: error: %s\n  Command: %s\n%*s^\n",
+			   (unsigned long long)(e->time / 1000000000),
+			   (unsigned)(e->time % 1000000000 / 1000), e->error.subsystem,
+			   e->error.text, e->error.command,
+			   (int)(strlen("  Command: ") + e->error.column), "");
 	mutex_unlock(&log_lock);
 	return !e;
 }
@@ -67,5 +72,6 @@ static ssize_t error_log_write(struct file *f, const char *buf, size_t n, u64 *p
 {
 	return n;
 }
-static const struct file_ops error_log_ops = {error_log_open, seq_read, error_log_write, seq_release};
+static const struct file_ops error_log_ops = {error_log_open, seq_read, error_log_write,
+					      seq_release};
 TRACEFS_INSTANCE_FILE(error_log, "error_log", 0644, &error_log_ops, NULL);

@@ -14,7 +14,8 @@
 
 enum op { OP_AND, OP_OR, OP_NOT, OP_EQ, OP_NE, OP_LE, OP_GE, OP_LT, OP_GT, OP_BITS, OP_GLOB };
 static const char *const op_text[] = {
-	[OP_EQ] = "==", [OP_NE] = "!=", [OP_LE] = "<=", [OP_GE] = ">=", [OP_LT] = "<", [OP_GT] = ">", [OP_BITS] = "&", [OP_GLOB] = "~"};
+	[OP_EQ] = "==", [OP_NE] = "!=", [OP_LE] = "<=",	 [OP_GE] = ">=",
+	[OP_LT] = "<",	[OP_GT] = ">",	[OP_BITS] = "&", [OP_GLOB] = "~"};
 
 /* Where a field is: in the event, or the running thread's pid or name. */
 enum place { IN_EVENT, IN_EVENT_STRING, PID, COMM };
@@ -88,7 +89,8 @@ static int add_node(struct filter_parser *p, struct filter_node node)
 
 static bool find_field(const struct probe_def *def, const char *name, struct filter_node *node)
 {
-	static const char *const fixed[][2] = {{"__probe_ip", NULL}, {"__probe_func", "__probe_ret_ip"}};
+	static const char *const fixed[][2] = {{"__probe_ip", NULL},
+					       {"__probe_func", "__probe_ret_ip"}};
 
 	for (int i = 0; i < 2; i++)
 		if (fixed[def->is_return][i] && !strcmp(name, fixed[def->is_return][i])) {
@@ -101,11 +103,14 @@ static bool find_field(const struct probe_def *def, const char *name, struct fil
 
 		if (strcmp(arg->name, name) || arg->count)
 			continue;
-		*node = (struct filter_node){.place = string ? IN_EVENT_STRING : IN_EVENT, .offset = arg->offset,
-					     .size = arg->type->size, .is_signed = arg->type->is_signed};
+		*node = (struct filter_node){.place = string ? IN_EVENT_STRING : IN_EVENT,
+					     .offset = arg->offset,
+					     .size = arg->type->size,
+					     .is_signed = arg->type->is_signed};
 		return true;
 	}
-	*node = (struct filter_node){.place = strcmp(name, "common_pid") ? COMM : PID, .size = 4, .is_signed = true};
+	*node = (struct filter_node){
+		.place = strcmp(name, "common_pid") ? COMM : PID, .size = 4, .is_signed = true};
 	return node->place == PID || !strcmp(name, "comm") || !strcmp(name, "COMM");
 }
 
@@ -150,7 +155,8 @@ static int parse_string(struct filter_parser *p, struct filter_node *node)
 	unsigned start = p->at + quoted;
 	size_t n = 0;
 
-	while (text[quoted + n] && (quoted ? text[quoted + n] != *text : in_word(text[n]) || strchr("*?[]-.!/", text[n])))
+	while (text[quoted + n] && (quoted ? text[quoted + n] != *text
+					   : in_word(text[n]) || strchr("*?[]-.!/", text[n])))
 		n++;
 	if (quoted && !text[1 + n])
 		return wrong(p, p->at, "Missing matching quote");
@@ -158,7 +164,8 @@ static int parse_string(struct filter_parser *p, struct filter_node *node)
 		return wrong(p, p->at, "Invalid value (did you forget quotes)?");
 	p->at = start + n + quoted;
 	memcpy(p->filter->strings + start, p->filter->text + start, n);
-	p->filter->strings[start + n] = 0; /* overwrites a quote or an operator, which is part of no string */
+	/* overwrites a quote or an operator, which is part of no string */
+	p->filter->strings[start + n] = 0;
 	node->string = p->filter->strings + start;
 	return 0;
 }
@@ -171,7 +178,10 @@ static u64 cast(const struct filter_node *n, u64 value)
 	return n->is_signed ? (u64)((s64)(value << spare) >> spare) : value << spare >> spare;
 }
 
-/* As on Linux the number is read as 64 bits, with a sign if the field has one, and cast to the field's type. */
+/*
+ * As on Linux the number is read as 64 bits, with a sign if the field has one, and cast to the
+ * field's type.
+ */
 static int parse_number(struct filter_parser *p, struct filter_node *node)
 {
 	const char *text = rest(p);
@@ -187,7 +197,9 @@ static int parse_number(struct filter_parser *p, struct filter_node *node)
 	strlcpy(number, text, n + 1);
 	err = node->is_signed ? kstrtos64(number, 0, &value) : kstrtou64(number, 0, &node->value);
 	if (err)
-		return wrong(p, p->at, n ? "Illegal integer value" : "Invalid value (did you forget quotes)?");
+		return wrong(p, p->at,
+			     n ? "Illegal integer value"
+			       : "Invalid value (did you forget quotes)?");
 	p->at += n;
 	node->value = cast(node, node->is_signed ? (u64)value : node->value);
 	return 0;
@@ -199,7 +211,8 @@ static int parse_comparison(struct filter_parser *p)
 	int err = parse_field(p, &node) ?: parse_operator(p, &node);
 
 	if (!err)
-		err = node.place == IN_EVENT_STRING || node.place == COMM ? parse_string(p, &node) : parse_number(p, &node);
+		err = node.place == IN_EVENT_STRING || node.place == COMM ? parse_string(p, &node)
+									  : parse_number(p, &node);
 	return err ?: add_node(p, node);
 }
 
@@ -216,7 +229,8 @@ static int parse_term(struct filter_parser *p)
 		return wrong(p, start, "Too many '('");
 	if (skip(p, "!")) {
 		inner = parse_term(p);
-		inner = inner < 0 ? inner : add_node(p, (struct filter_node){.op = OP_NOT, .left = inner});
+		inner = inner < 0 ? inner
+				  : add_node(p, (struct filter_node){.op = OP_NOT, .left = inner});
 	} else if (skip(p, "(")) {
 		inner = parse_or(p);
 		if (inner >= 0 && !skip(p, ")"))
@@ -228,14 +242,17 @@ static int parse_term(struct filter_parser *p)
 	return inner;
 }
 
-static int parse_pair(struct filter_parser *p, enum op op, const char *word, int (*parse)(struct filter_parser *p))
+static int parse_pair(struct filter_parser *p, enum op op, const char *word,
+		      int (*parse)(struct filter_parser *p))
 {
 	int left = parse(p);
 
 	while (left >= 0 && skip(p, word)) {
 		int right = parse(p);
 
-		left = right < 0 ? right : add_node(p, (struct filter_node){.op = op, .left = left, .right = right});
+		left = right < 0 ? right
+				 : add_node(p, (struct filter_node){
+						       .op = op, .left = left, .right = right});
 	}
 	return left;
 }
@@ -250,8 +267,8 @@ static int parse_or(struct filter_parser *p)
 	return parse_pair(p, OP_OR, "||", parse_and);
 }
 
-int event_filter_parse(const char *text, const struct probe_def *def, struct event_filter **filter, const char **error,
-		       unsigned *column)
+int event_filter_parse(const char *text, const struct probe_def *def, struct event_filter **filter,
+		       const char **error, unsigned *column)
 {
 	struct filter_parser p = {kzalloc(sizeof(struct event_filter)), def};
 	int top;

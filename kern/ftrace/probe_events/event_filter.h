@@ -17,9 +17,12 @@ struct event_filter;
  * 0; -ENOMEM; -EINVAL, with Linux's words in *error, and *column: where in @text.
  * Free the filter with kfree(). @def must stay as long as the filter is used.
  */
-int event_filter_parse(const char *text, const struct probe_def *def, struct event_filter **filter, const char **error,
-		       unsigned *column);
-/* Does the filter accept the event? @event: its first byte; the common fields are not set yet. Any context. */
+int event_filter_parse(const char *text, const struct probe_def *def, struct event_filter **filter,
+		       const char **error, unsigned *column);
+/*
+ * Does the filter accept the event? @event: its first byte; the common fields are not set yet. Any
+ * context.
+ */
 bool event_filter_match(const struct event_filter *filter, const u8 *event);
 const char *event_filter_text(const struct event_filter *filter);
 

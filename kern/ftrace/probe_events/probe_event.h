@@ -72,26 +72,31 @@ struct trace_event_file {
 	struct event_trigger {
 		bool set, on; /* traceon or traceoff */
 		long left;    /* -1: unlimited */
-		struct event_filter *filter; /* NULL: the trigger acts before each event; else after each event that matches */
+		/* NULL: the trigger acts before each event; else after each event that matches */
+		struct event_filter *filter;
 	} trigger[2];
 	struct node *dir;
-	struct trace_event_file *freed_next; /* in the list of files that the removal of an instance frees */
+	/* in the list of files that the removal of an instance frees */
+	struct trace_event_file *freed_next;
 };
 
 struct probe_event {
 	struct probe_event *next; /* by id */
 	struct event_probe *first; /* there is at least one; all have the same layout */
 	u16 id;
-	bool plain; /* enabled in global_trace and nowhere else, without arguments, filter and trigger */
+	/* enabled in global_trace and nowhere else, without arguments, filter and trigger */
+	bool plain;
 	struct trace_event_file top; /* of global_trace */
 };
 
 struct event_probe {
-	struct event_probe *next, *sibling; /* next: of all probes, in the order of the list; sibling: of the same event */
+	/* next: of all probes, in the order of the list; sibling: of the same event */
+	struct event_probe *next, *sibling;
 	struct probe_event *event;
 	struct probe_def *def;
 	unsigned long func; /* the probed address; 0: a module's function, not loaded */
-	const char *module; /* that it was in when it was last registered; NULL: it never was, or it is in the kernel */
+	/* that it was in when it was last registered; NULL: it never was, or it is in the kernel */
+	const char *module;
 	bool armed;
 	u64 hits, missed; /* missed: by earlier registrations */
 	union {
@@ -116,8 +121,10 @@ extern struct probe_event *events_by_id;
 bool probe_kprobe_hit(struct kprobe *kp, struct kprobe_regs *regs);
 int probe_kretprobe_entry(struct kretprobe_instance *ri, struct ftrace_regs *regs);
 int probe_kretprobe_return(struct kretprobe_instance *ri, struct ftrace_regs *regs);
-int probe_fprobe_entry(struct fprobe *fp, unsigned long ip, unsigned long ret_ip, struct ftrace_regs *regs, void *data);
-void probe_fprobe_exit(struct fprobe *fp, unsigned long ip, unsigned long ret_ip, struct ftrace_regs *regs, void *data);
+int probe_fprobe_entry(struct fprobe *fp, unsigned long ip, unsigned long ret_ip,
+		       struct ftrace_regs *regs, void *data);
+void probe_fprobe_exit(struct fprobe *fp, unsigned long ip, unsigned long ret_ip,
+		       struct ftrace_regs *regs, void *data);
 /* struct probe_names' reg. */
 int probe_register(const char *name, enum probe_place place);
 /* Is register @n saved at @place? */
@@ -129,16 +136,21 @@ int probe_format_show(struct seq *s, u64 item);
 
 /* ---- probe_events.c; events_lock held ---- */
 
-/* Carry out one line of kprobe_events or, if @dynamic, of dynamic_events. Return: 0 or -errno. @line is written to. */
+/*
+ * Carry out one line of kprobe_events or, if @dynamic, of dynamic_events. Return: 0 or -errno.
+ * @line is written to.
+ */
 int probe_events_command(char *line, bool dynamic);
 /*
- * Remove all that kprobe_events (or dynamic_events) lists. -EBUSY: an event is enabled, and nothing is removed; or a
- * thread uses an event's directory or a file in it, and only the events before it are removed.
+ * Remove all that kprobe_events (or dynamic_events) lists. -EBUSY: an event is enabled, and nothing
+ * is removed; or a thread uses an event's directory or a file in it, and only the events before it
+ * are removed.
  */
 int probe_events_clear(bool dynamic);
 /*
- * After enabled, the filter or a trigger has changed somewhere: start or stop the event's probes. On an error a probe
- * could not be started, and the others go on. The caller then removes that probe, or undoes its change and calls again.
+ * After enabled, the filter or a trigger has changed somewhere: start or stop the event's probes.
+ * On an error a probe could not be started, and the others go on. The caller then removes that
+ * probe, or undoes its change and calls again.
  */
 int probe_event_update(struct probe_event *e);
 u64 probe_missed(const struct event_probe *p);
@@ -151,7 +163,8 @@ static inline bool in_kprobe_events(const struct event_probe *p)
 
 /* ---- probe_files.c ---- */
 
-int probe_event_files(struct probe_event *e);	     /* the event's directory in every trace array. -EEXIST, -ENOMEM */
+/* the event's directory in every trace array. -EEXIST, -ENOMEM */
+int probe_event_files(struct probe_event *e);
 int probe_event_remove_files(struct probe_event *e); /* -EBUSY: one of the files is open */
 void probe_event_free(struct probe_event *e);	     /* after a grace period */
 

@@ -47,7 +47,8 @@ static unsigned count_functions(const char *name, unsigned long *found)
 	return count;
 }
 
-static const struct probe_names kernel_names = {count_functions, trace_args_parameters, probe_register};
+static const struct probe_names kernel_names = {count_functions, trace_args_parameters,
+						probe_register};
 
 /* ---- A probe: registered, and armed while its event is enabled or has a trigger ---- */
 
@@ -60,7 +61,9 @@ static int start_return(struct event_probe *p)
 {
 	struct kretprobe *rp = &p->kretprobe;
 
-	*rp = (struct kretprobe){.kp.addr = p->func, .handler = probe_kretprobe_return, .maxactive = p->def->maxactive};
+	*rp = (struct kretprobe){.kp.addr = p->func,
+				 .handler = probe_kretprobe_return,
+				 .maxactive = p->def->maxactive};
 	if (p->def->keeps_args) {
 		rp->entry_handler = probe_kretprobe_entry;
 		rp->data_size = TRACE_ARG_REGISTERS * sizeof(long);
@@ -88,7 +91,8 @@ static u64 missed_now(const struct event_probe *p)
 		return p->kprobe.nmissed;
 	if (!p->armed)
 		return 0;
-	return p->def->kind == 'f' ? p->fprobe.nmissed : p->kretprobe.nmissed + p->kretprobe.fp.nmissed;
+	return p->def->kind == 'f' ? p->fprobe.nmissed
+				   : p->kretprobe.nmissed + p->kretprobe.fp.nmissed;
 }
 
 u64 probe_missed(const struct event_probe *p)
@@ -102,14 +106,17 @@ static void stop(struct event_probe *p)
 		disable_kprobe(&p->kprobe);
 	} else {
 		p->missed += missed_now(p);
-		(void)(p->def->kind == 'f' ? unregister_fprobe(&p->fprobe) : (unregister_kretprobe(&p->kretprobe), 0));
+		(void)(p->def->kind == 'f' ? unregister_fprobe(&p->fprobe)
+					   : (unregister_kretprobe(&p->kretprobe), 0));
 	}
 	p->armed = false;
 }
 
 static int start(struct event_probe *p)
 {
-	int err = is_kprobe(p) ? enable_kprobe(&p->kprobe) : p->def->kind == 'f' ? start_fprobe(p) : start_return(p);
+	int err = is_kprobe(p)		? enable_kprobe(&p->kprobe)
+		  : p->def->kind == 'f' ? start_fprobe(p)
+					: start_return(p);
 
 	p->armed = !err;
 	return err;
@@ -134,7 +141,8 @@ int probe_event_update(struct probe_event *e)
 	bool on = is_busy(top);
 	int err = 0;
 
-	WRITE_ONCE(e->plain, top->enabled && !top->filter && !has_trigger(top) && !is_busy(top->next) && !e->first->def->arg_count);
+	WRITE_ONCE(e->plain, top->enabled && !top->filter && !has_trigger(top) &&
+				     !is_busy(top->next) && !e->first->def->arg_count);
 	for (struct event_probe *p = e->first; p && !err; p = p->sibling)
 		if (!on && p->armed)
 			stop(p);
@@ -143,21 +151,31 @@ int probe_event_update(struct probe_event *e)
 	return err;
 }
 
-/* The event of a probe that has none yet: the probe may be hit while register_probe() tries to register it. */
+/*
+ * The event of a probe that has none yet: the probe may be hit while register_probe() tries to
+ * register it.
+ */
 static struct probe_event no_event;
 
-/* Are the registers that the kprobe fetches saved? An address, or an offset in a function, may be that of an entry. */
+/*
+ * Are the registers that the kprobe fetches saved? An address, or an offset in a function, may be
+ * that of an entry.
+ */
 static bool has_registers(const struct event_probe *p)
 {
 	enum probe_place place = kprobe_at_entry(p->func) ? PROBE_AT_ENTRY : PROBE_IN_BODY;
 
-	for (const struct probe_arg *arg = p->def->arg; arg < p->def->arg + p->def->arg_count; arg++)
+	for (const struct probe_arg *arg = p->def->arg; arg < p->def->arg + p->def->arg_count;
+	     arg++)
 		if (arg->base == PROBE_REG && !probe_has_register(arg->param, place))
 			return false;
 	return true;
 }
 
-/* Find the function; check that the probe can be there. It is not armed. A module's function may be missing. */
+/*
+ * Find the function; check that the probe can be there. It is not armed. A module's function may be
+ * missing.
+ */
 static int register_probe(struct event_probe *p)
 {
 	struct probe_def *def = p->def;
@@ -166,10 +184,13 @@ static int register_probe(struct event_probe *p)
 	int err;
 
 	if (count != 1)
-		return count ? -EINVAL : 0; /* as when the event is made, a name of several functions is refused */
+		/* as when the event is made, a name of several functions is refused */
+		return count ? -EINVAL : 0;
 	p->func = addr + def->offset;
 	if (is_kprobe(p)) {
-		p->kprobe = (struct kprobe){.addr = p->func, .pre_handler = probe_kprobe_hit, .flags = KPROBE_FLAG_DISABLED};
+		p->kprobe = (struct kprobe){.addr = p->func,
+					    .pre_handler = probe_kprobe_hit,
+					    .flags = KPROBE_FLAG_DISABLED};
 		err = has_registers(p) ? register_kprobe(&p->kprobe) : -EINVAL;
 	} else {
 		err = start(p);
@@ -212,7 +233,8 @@ static unsigned differing_arg(const struct probe_def *a, const struct probe_def 
 	if (a->arg_count != b->arg_count)
 		return MIN(a->arg_count, b->arg_count) + 1;
 	for (unsigned i = 0; i < a->arg_count; i++)
-		if (a->arg[i].type != b->arg[i].type || a->arg[i].count != b->arg[i].count || strcmp(a->arg[i].name, b->arg[i].name))
+		if (a->arg[i].type != b->arg[i].type || a->arg[i].count != b->arg[i].count ||
+		    strcmp(a->arg[i].name, b->arg[i].name))
 			return i + 1;
 	return 0;
 }
@@ -233,7 +255,8 @@ static int refuse(struct probe_error *error, unsigned word, const char *text)
 }
 
 /* May @def be one more probe of @e? */
-static int check_append(const struct probe_event *e, const struct probe_def *def, struct probe_error *error)
+static int check_append(const struct probe_event *e, const struct probe_def *def,
+			struct probe_error *error)
 {
 	const struct probe_def *first = e->first->def;
 	unsigned arg = differing_arg(def, first);
@@ -243,14 +266,18 @@ static int check_append(const struct probe_event *e, const struct probe_def *def
 	if (def->is_return != first->is_return)
 		return refuse(error, 0, "Probe type is different from existing probe");
 	if (arg)
-		return refuse(error, arg + 1, "Argument type or name is different from existing probe");
+		return refuse(error, arg + 1,
+			      "Argument type or name is different from existing probe");
 	for (const struct event_probe *p = e->first; p; p = p->sibling)
 		if (same_probe(p->def, def))
 			return refuse(error, 0, "There is already the exact same probe event");
 	return 0;
 }
 
-/* An id that was not used lately: a reader of `trace` may still print copies of a removed event's records. */
+/*
+ * An id that was not used lately: a reader of `trace` may still print copies of a removed event's
+ * records.
+ */
 static u16 free_id(struct probe_event ***link)
 {
 	static u16 last = FIRST_ID - 1;
@@ -276,7 +303,10 @@ static int new_event(struct event_probe *p, struct probe_error *error)
 	err = probe_event_files(e);
 	if (err) {
 		probe_event_free(e);
-		return err == -EEXIST ? refuse(error, 0, "Given group/event name is already used by another event") : err;
+		return err == -EEXIST
+			       ? refuse(error, 0,
+					"Given group/event name is already used by another event")
+			       : err;
 	}
 	mutex_lock(&events_by_id_lock);
 	e->next = *link;
@@ -362,7 +392,10 @@ static int create(char *line, struct probe_error *error)
 
 /* ---- Removing ---- */
 
-/* Events of @e that are still in the buffers could not be printed. As on Linux, the buffers are emptied if there may be some. */
+/*
+ * Events of @e that are still in the buffers could not be printed. As on Linux, the buffers are
+ * emptied if there may be some.
+ */
 static int remove_event(struct probe_event *e)
 {
 	struct probe_event **link = &events_by_id;
@@ -433,7 +466,8 @@ static bool has_words(const struct probe_def *def, char **words, unsigned count)
 	for (unsigned i = 0; same && i < count; i++) {
 		size_t n = strlen(words[i]);
 
-		same = text[at] == ' ' && !strncmp(text + at + 1, words[i], n) && (text[at + 1 + n] == ' ' || !text[at + 1 + n]);
+		same = text[at] == ' ' && !strncmp(text + at + 1, words[i], n) &&
+		       (text[at + 1 + n] == ' ' || !text[at + 1 + n]);
 		at += n + 1;
 	}
 	kfree(text);
@@ -462,7 +496,8 @@ static int remove_named(char *line, bool dynamic)
 	for (struct event_probe *p = event_probes; p && (!err || err == -ENOENT); p = next) {
 		next = p->next;
 		if ((!dynamic && !in_kprobe_events(p)) || (*name && strcmp(p->def->event, name)) ||
-		    (group && strcmp(p->def->group, group)) || !has_words(p->def, words + 1, count - 1))
+		    (group && strcmp(p->def->group, group)) ||
+		    !has_words(p->def, words + 1, count - 1))
 			continue;
 		err = remove_probe(p);
 	}
@@ -491,21 +526,30 @@ int probe_events_command(char *line, bool dynamic)
 
 /* ---- Modules ---- */
 
-/* May the probe be in @m, which is loaded? An address may be another module's now, so a probe comes back only with the module that it was in. */
+/*
+ * May the probe be in @m, which is loaded? An address may be another module's now, so a probe comes
+ * back only with the module that it was in.
+ */
 static bool may_be_in(const struct event_probe *p, const struct module *m)
 {
-	return (!p->module || !strcmp(p->module, m->name)) && (*p->def->symbol || module_has_text(m, p->def->addr));
+	return (!p->module || !strcmp(p->module, m->name)) &&
+	       (*p->def->symbol || module_has_text(m, p->def->addr));
 }
 
-/* A module is loaded or removed. As on Linux, its events stay listed; their probes are registered while it is loaded. */
+/*
+ * A module is loaded or removed. As on Linux, its events stay listed; their probes are registered
+ * while it is loaded.
+ */
 static void module_changed(const struct module *m, bool coming)
 {
 	mutex_lock(&events_lock);
 	for_each_event_probe(p) {
 		if (!coming && p->func && module_has_text(m, p->func))
 			unregister_probe(p);
-		if (coming && !p->func && may_be_in(p, m) && (register_probe(p) || probe_event_update(p->event))) {
-			printk("probe_events: %s/%s cannot be set in module %s\n", p->def->group, p->def->event, m->name);
+		if (coming && !p->func && may_be_in(p, m) &&
+		    (register_probe(p) || probe_event_update(p->event))) {
+			printk("probe_events: %s/%s cannot be set in module %s\n", p->def->group,
+			       p->def->event, m->name);
 			unregister_probe(p);
 		}
 	}

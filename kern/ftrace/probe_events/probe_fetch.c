@@ -21,7 +21,8 @@ bool probe_load_1(unsigned long at, unsigned long *value);
 bool probe_load_8(unsigned long at, unsigned long *value);
 bool fetch_fault(unsigned long at, unsigned long *value);
 
-#define FUNCTION(name, body) ".type " #name ", @function\n" #name ":\n" body ".size " #name ", . - " #name "\n"
+#define FUNCTION(name, body) \
+	".type " #name ", @function\n" #name ":\n" body ".size " #name ", . - " #name "\n"
 __asm__(".text\n" FUNCTION(probe_load_1, FETCH_LOAD_1) FUNCTION(probe_load_8, FETCH_LOAD_8)
 	FUNCTION(fetch_fault, FETCH_FAULT));
 
@@ -48,7 +49,8 @@ static bool read_memory(void *to, unsigned long from, unsigned size)
 struct hit {
 	struct event_probe *probe;
 	const struct kprobe_regs *regs;
-	const unsigned long *args; /* at a return: the arguments saved at the entry; NULL: they are in regs */
+	/* at a return: the arguments saved at the entry; NULL: they are in regs */
+	const unsigned long *args;
 	u8 *event;
 	u32 size; /* of the event so far; strings are added at its end */
 };
@@ -107,7 +109,10 @@ static inline unsigned long get_base(const struct hit *h, const struct probe_arg
 	}
 }
 
-/* Add the string at @from to the event, and store where it is in @field: length and place, 0 for a fault. */
+/*
+ * Add the string at @from to the event, and store where it is in @field: length and place, 0 for a
+ * fault.
+ */
 static void store_string(struct hit *h, u8 *field, unsigned long from)
 {
 	u32 at = h->size, where = 0;
@@ -168,7 +173,8 @@ static void store_fault(const struct probe_arg *arg, u8 *field)
 	memset(field, 0, arg->type->size * MAX(arg->count, 1));
 }
 
-static __noinline void read_arg(struct hit *h, const struct probe_arg *arg, u8 *field, unsigned long value)
+static __noinline void read_arg(struct hit *h, const struct probe_arg *arg, u8 *field,
+				unsigned long value)
 {
 	for (int i = 0; i < arg->derefs - 1; i++)
 		if (!read_memory(&value, value + arg->deref[i], 8))
@@ -192,7 +198,10 @@ static inline void store_arg(struct hit *h, const struct probe_arg *arg)
 
 /* ---- The event ---- */
 
-/* Where an event is made before it is written. One for each CPU is enough: handlers do not nest (kprobes.h). */
+/*
+ * Where an event is made before it is written. One for each CPU is enough: handlers do not nest
+ * (kprobes.h).
+ */
 static u64 scratch[NR_CPUS][PROBE_EVENT_MAX / 8 + 1];
 
 static __noinline void write_slowly(const struct hit *h, struct trace_array *tr, u32 size)
@@ -216,7 +225,10 @@ static INLINE struct ring_buffer_cpu *this_buffer(struct trace_array *tr)
 	return (void *)((char *)tr + (unsigned long)this_cpu()->ftrace);
 }
 
-/* Begin an event on the short path (trace_event.h). Return: the place of its fields; NULL: take the long path. */
+/*
+ * Begin an event on the short path (trace_event.h). Return: the place of its fields; NULL: take the
+ * long path.
+ */
 static INLINE u32 *begin(struct ring_buffer_cpu *rb, const struct hit *h, u32 words, u64 *end)
 {
 	u64 now = clock_ns(), delta = now - rb->last_ts;
@@ -225,7 +237,8 @@ static INLINE u32 *begin(struct ring_buffer_cpu *rb, const struct hit *h, u32 wo
 	*end = event_end(rb->page, words);
 	if (unlikely(rb->slow) || unlikely(!event_fits(delta, *end)))
 		return NULL;
-	to = event_start(rb, rb->page, *end, now, delta, h->probe->event->id, words, h->regs->flags);
+	to = event_start(rb, rb->page, *end, now, delta, h->probe->event->id, words,
+			 h->regs->flags);
 	return to + ENTRY_WORDS;
 }
 
@@ -245,7 +258,8 @@ static __noinline void write_event(const struct hit *h, struct trace_array *tr)
 }
 
 /* Write an event that has only addresses directly into the buffer of global_trace. */
-static INLINE bool write_plain(const struct hit *h, bool is_return, unsigned long ip, unsigned long ret_ip)
+static INLINE bool write_plain(const struct hit *h, bool is_return, unsigned long ip,
+			       unsigned long ret_ip)
 {
 	struct ring_buffer_cpu *rb = this_buffer(&global_trace);
 	u64 end;
@@ -277,13 +291,17 @@ static __noinline void pull_triggers(struct trace_event_file *f, const u8 *event
 			continue;
 		if (!filter != !event || (filter && !event_filter_match(filter, event)))
 			continue;
-		if (left > 0 && !__atomic_compare_exchange_n(&t->left, &left, left - 1, false, __ATOMIC_RELAXED, __ATOMIC_RELAXED))
+		if (left > 0 && !__atomic_compare_exchange_n(&t->left, &left, left - 1, false,
+							     __ATOMIC_RELAXED, __ATOMIC_RELAXED))
 			continue; /* another CPU does it */
 		tracing_slow(f->tr, RB_OFF, !t->on);
 	}
 }
 
-/* Do what the event's file in one trace array says: act on its triggers, and write the event if it is enabled and accepted. */
+/*
+ * Do what the event's file in one trace array says: act on its triggers, and write the event if it
+ * is enabled and accepted.
+ */
 static INLINE void take_event(const struct hit *h, struct trace_event_file *f)
 {
 	bool enabled = __atomic_load_n(&f->enabled, __ATOMIC_ACQUIRE); /* before its filter */
@@ -332,7 +350,8 @@ bool probe_kprobe_hit(struct kprobe *kp, struct kprobe_regs *regs)
 	return false;
 }
 
-static INLINE void hit(struct event_probe *p, bool is_return, struct ftrace_regs *fregs, const unsigned long *args, unsigned long ret_ip)
+static INLINE void hit(struct event_probe *p, bool is_return, struct ftrace_regs *fregs,
+		       const unsigned long *args, unsigned long ret_ip)
 {
 	unsigned long flags = irq_save();
 	struct kprobe_regs regs = {.entry = fregs, .ip = p->func, .flags = flags};
@@ -362,7 +381,8 @@ int probe_kretprobe_return(struct kretprobe_instance *ri, struct ftrace_regs *re
 	return 0;
 }
 
-int probe_fprobe_entry(struct fprobe *fp, unsigned long ip, unsigned long ret_ip, struct ftrace_regs *regs, void *data)
+int probe_fprobe_entry(struct fprobe *fp, unsigned long ip, unsigned long ret_ip,
+		       struct ftrace_regs *regs, void *data)
 {
 	struct event_probe *p = container_of(fp, struct event_probe, fprobe);
 
@@ -373,7 +393,8 @@ int probe_fprobe_entry(struct fprobe *fp, unsigned long ip, unsigned long ret_ip
 	return 0;
 }
 
-void probe_fprobe_exit(struct fprobe *fp, unsigned long ip, unsigned long ret_ip, struct ftrace_regs *regs, void *data)
+void probe_fprobe_exit(struct fprobe *fp, unsigned long ip, unsigned long ret_ip,
+		       struct ftrace_regs *regs, void *data)
 {
 	hit(container_of(fp, struct event_probe, fprobe), true, regs, data, ret_ip);
 }

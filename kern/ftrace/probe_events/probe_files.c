@@ -1,4 +1,7 @@
-/* The files of probe events: kprobe_events, dynamic_events, kprobe_profile, and those of each event and group. */
+/*
+ * The files of probe events: kprobe_events, dynamic_events, kprobe_profile, and those of each event
+ * and group.
+ */
 #include "errno.h"
 #include "print.h"
 #include "probe_event.h"
@@ -38,17 +41,23 @@ static void show_probe(struct seq *s, const struct event_probe *p)
 		return;
 	}
 	probe_describe(text, size, def);
-	seq_printf(s, "%c%s:%s/%s%s\n", def->kind == 'f' ? 'f' : def->is_return ? 'r' : 'p', count, def->group, def->event, text);
+	seq_printf(s, "%c%s:%s/%s%s\n",
+		   def->kind == 'f' ? 'f'
+		   : def->is_return ? 'r'
+				    : 'p',
+		   count, def->group, def->event, text);
 	kfree(text);
 }
 
 static void show_hits(struct seq *s, const struct event_probe *p)
 {
-	seq_printf(s, "  %-44s %15llu %15llu\n", p->def->event, (unsigned long long)p->hits, (unsigned long long)probe_missed(p));
+	seq_printf(s, "  %-44s %15llu %15llu\n", p->def->event, (unsigned long long)p->hits,
+		   (unsigned long long)probe_missed(p));
 }
 
 /* Show number @item of the probes that the file lists. */
-static int show_nth(struct seq *s, u64 item, bool dynamic, void (*show)(struct seq *s, const struct event_probe *p))
+static int show_nth(struct seq *s, u64 item, bool dynamic,
+		    void (*show)(struct seq *s, const struct event_probe *p))
 {
 	struct event_probe *p;
 
@@ -230,7 +239,10 @@ static ssize_t group_write(struct file *f, const char *buf, size_t n, u64 *pos)
 TRACEFS_TEXT_OPS(group_ops, group_show, group_write);
 TRACEFS_INSTANCE_FILE(events_enable, "events/enable", 0644, &group_ops, (void *)1);
 
-/* ---- set_event lists the enabled events. [!]GROUP:EVENT enables (disables); '*' or nothing is any; [!]NAME is either ---- */
+/*
+ * ---- set_event lists the enabled events. [!]GROUP:EVENT enables (disables); '*' or nothing is
+ * any; [!]NAME is either ----
+ */
 
 static int set_event_show(struct seq *s, u64 item)
 {
@@ -261,7 +273,8 @@ static int set_event_word(const struct trace_array *tr, char *word, bool on)
 	for (struct probe_event *e = events_by_id; e; e = e->next) {
 		const char *group = probe_group(e), *name = e->first->def->event;
 
-		if (event ? is_name(word, group) && is_name(event, name) : !strcmp(word, group) || !strcmp(word, name))
+		if (event ? is_name(word, group) && is_name(event, name)
+			  : !strcmp(word, group) || !strcmp(word, name))
 			err = set_enabled(file_of(e, tr), on) ?: err == -EINVAL ? 0 : err;
 	}
 	return err;
@@ -292,12 +305,16 @@ static ssize_t set_event_write(struct file *f, const char *buf, size_t n, u64 *p
 	count = probe_split(line, words, ARRAY_SIZE(words) - 1);
 	lock_events();
 	for (unsigned i = 0; i < count && !err; i++)
-		err = i == ARRAY_SIZE(words) - 1 ? -E2BIG : set_event_word(trace_array_of(f), words[i] + (*words[i] == '!'), *words[i] != '!');
+		err = i == ARRAY_SIZE(words) - 1
+			      ? -E2BIG
+			      : set_event_word(trace_array_of(f), words[i] + (*words[i] == '!'),
+					       *words[i] != '!');
 	unlock_events();
 	kfree(line);
 	return err ?: (ssize_t)n;
 }
-static const struct file_ops set_event_ops = {set_event_open, seq_read, set_event_write, seq_release};
+static const struct file_ops set_event_ops = {set_event_open, seq_read, set_event_write,
+					      seq_release};
 TRACEFS_INSTANCE_FILE(set_event, "set_event", 0644, &set_event_ops, NULL);
 
 /* ---- filter, trigger, id, format ---- */
@@ -335,7 +352,8 @@ static int filter_show(struct seq *s, u64 item)
 static int make_filter(const struct trace_event_file *f, char *text, struct event_filter **filter)
 {
 	struct probe_error error = {.subsystem = "event filter parse error", .command = text};
-	int err = event_filter_parse(text, f->event->first->def, filter, &error.text, &error.column);
+	int err =
+		event_filter_parse(text, f->event->first->def, filter, &error.text, &error.column);
 
 	if (err == -EINVAL)
 		error_log_add(f->tr, &error);
@@ -379,7 +397,8 @@ static int trigger_show(struct seq *s, u64 item)
 	bool any = false;
 
 	mutex_lock(&events_lock);
-	for (const struct event_trigger *t = f->trigger; t < f->trigger + ARRAY_SIZE(trigger_names); t++) {
+	for (const struct event_trigger *t = f->trigger; t < f->trigger + ARRAY_SIZE(trigger_names);
+	     t++) {
 		if (!t->set)
 			continue;
 		any = true;
@@ -387,7 +406,8 @@ static int trigger_show(struct seq *s, u64 item)
 			seq_printf(s, "%s:unlimited", trigger_names[t - f->trigger]);
 		else
 			seq_printf(s, "%s:count=%ld", trigger_names[t - f->trigger], t->left);
-		seq_printf(s, "%s%s\n", t->filter ? " if " : "", t->filter ? event_filter_text(t->filter) : "");
+		seq_printf(s, "%s%s\n", t->filter ? " if " : "",
+			   t->filter ? event_filter_text(t->filter) : "");
 	}
 	mutex_unlock(&events_lock);
 	if (!any)
@@ -396,7 +416,8 @@ static int trigger_show(struct seq *s, u64 item)
 }
 
 /* @text: "if FILTER". */
-static int set_condition(const struct trace_event_file *f, struct event_trigger *t, const char *text)
+static int set_condition(const struct trace_event_file *f, struct event_trigger *t,
+			 const char *text)
 {
 	char *copy;
 
@@ -425,7 +446,10 @@ static int change_trigger(struct trace_event_file *f, struct event_trigger *t, b
 	return err;
 }
 
-/* [!]NAME[:COUNT] [if FILTER]. -ENOENT: "!", but no such trigger is set; -EEXIST: it is set already. */
+/*
+ * [!]NAME[:COUNT] [if FILTER]. -ENOENT: "!", but no such trigger is set; -EEXIST: it is set
+ * already.
+ */
 static int set_trigger(struct trace_event_file *f, char *text)
 {
 	bool off = *text == '!';
@@ -493,8 +517,11 @@ static const struct {
 	const char *name;
 	u16 mode;
 	const struct file_ops *ops;
-} event_files[] = {{"enable", 0644, &enable_ops}, {"filter", 0644, &filter_ops}, {"trigger", 0644, &trigger_ops},
-		   {"format", 0444, &format_ops}, {"id", 0444, &id_ops}};
+} event_files[] = {{"enable", 0644, &enable_ops},
+		   {"filter", 0644, &filter_ops},
+		   {"trigger", 0644, &trigger_ops},
+		   {"format", 0444, &format_ops},
+		   {"id", 0444, &id_ops}};
 
 /* events/<group>, with its enable. */
 static struct node *group_dir(const struct trace_array *tr, const char *group, int *err)
@@ -508,15 +535,21 @@ static struct node *group_dir(const struct trace_array *tr, const char *group, i
 		return dir->mode & S_DIR ? dir : NULL;
 	*err = -ENOMEM;
 	snprintf(path, sizeof(path), "%s/enable", group);
-	return events && file_make_at(events, path, 0644, &group_ops, NULL) ? file_lookup(events, group) : NULL;
+	return events && file_make_at(events, path, 0644, &group_ops, NULL)
+		       ? file_lookup(events, group)
+		       : NULL;
 }
 
-/* Take out the directory and its `enable` in one step. If one is in use (a thread's cwd, an open file), both stay, for the group's next event. */
+/*
+ * Take out the directory and its `enable` in one step. If one is in use (a thread's cwd, an open
+ * file), both stay, for the group's next event.
+ */
 static void remove_empty_group(struct node *dir)
 {
 	struct node *enable = file_lookup(dir, "enable"), *tree;
 
-	if (dir->child == enable && enable && !enable->sibling && enable->ops == &group_ops && !file_detach(dir->parent, dir->name, &tree))
+	if (dir->child == enable && enable && !enable->sibling && enable->ops == &group_ops &&
+	    !file_detach(dir->parent, dir->name, &tree))
 		file_tree_free(tree);
 }
 
@@ -525,13 +558,15 @@ static int make_dir(struct trace_event_file *f)
 {
 	const struct probe_def *def = f->event->first->def;
 	int err;
-	struct node *group = group_dir(f->tr, def->group, &err), *tree = group ? file_tree_new(def->event, S_DIR | 0555) : NULL;
+	struct node *group = group_dir(f->tr, def->group, &err),
+		    *tree = group ? file_tree_new(def->event, S_DIR | 0555) : NULL;
 	bool made = tree;
 
 	if (!group)
 		return err;
 	for (unsigned i = 0; made && i < ARRAY_SIZE(event_files); i++)
-		made = file_make_at(tree, event_files[i].name, event_files[i].mode, event_files[i].ops, f);
+		made = file_make_at(tree, event_files[i].name, event_files[i].mode,
+				    event_files[i].ops, f);
 	if (!made) {
 		if (tree)
 			file_tree_free(tree);
@@ -574,7 +609,10 @@ static int add_file(struct probe_event *e, struct trace_array *tr)
 	return 0;
 }
 
-/* Make all directories, then attach them. Only the first attach() can fail: a name that is free in TRACEFS is free in every instance. */
+/*
+ * Make all directories, then attach them. Only the first attach() can fail: a name that is free in
+ * TRACEFS is free in every instance.
+ */
 int probe_event_files(struct probe_event *e)
 {
 	int err;
@@ -643,7 +681,10 @@ static int instance_made(struct trace_array *tr)
 	return err;
 }
 
-/* End what @e does in @tr. Return: its file there, out of the list, to be freed after a grace period; NULL: it has none. */
+/*
+ * End what @e does in @tr. Return: its file there, out of the list, to be freed after a grace
+ * period; NULL: it has none.
+ */
 static struct trace_event_file *end_in(struct probe_event *e, const struct trace_array *tr)
 {
 	struct trace_event_file **link = &e->top.next, *f;

@@ -106,7 +106,8 @@ void probe_error_at(struct probe_error *e, unsigned word, unsigned column, const
 		space = strchr(at, ' ');
 		at = space ? space + 1 : at;
 	}
-	e->column = space ? at - e->command + column : strlen(e->command) + 1; /* after the last word */
+	/* after the last word */
+	e->column = space ? at - e->command + column : strlen(e->command) + 1;
 }
 
 static int fail_in(struct parser *p, unsigned word, unsigned column, const char *text)
@@ -123,7 +124,8 @@ static int fail(struct parser *p, unsigned column, const char *text)
 /* ---- Types ---- */
 
 #define INTEGERS(bits, size)                                                                  \
-	{"u" #bits, "u" #bits, "%u", size, false, 'u'}, {"s" #bits, "s" #bits, "%d", size, true, 'd'}, \
+	{"u" #bits, "u" #bits, "%u", size, false, 'u'}, \
+	{"s" #bits, "s" #bits, "%d", size, true, 'd'}, \
 	{"x" #bits, "u" #bits, "0x%x", size, false, 'x'}
 static const struct probe_type types[] = {
 	{"x64", "u64", "0x%Lx", 8, false, 'x'}, /* the first is used if there is none */
@@ -149,7 +151,9 @@ static const struct probe_type *bit_field_type(const char *type)
 	const char *slash = strchr(type, '/');
 	char name[8] = "u";
 
-	return slash && strlcpy(name + 1, slash + 1, sizeof(name) - 1) < sizeof(name) - 1 ? find_type(name) : NULL;
+	return slash && strlcpy(name + 1, slash + 1, sizeof(name) - 1) < sizeof(name) - 1
+		       ? find_type(name)
+		       : NULL;
 }
 
 static bool parse_bit_field(char *type, struct probe_arg *arg)
@@ -160,7 +164,8 @@ static bool parse_bit_field(char *type, struct probe_arg *arg)
 	if (!at || at > slash)
 		return false;
 	*at = *slash = 0;
-	if (kstrtou64(type + 1, 0, &width) || kstrtou64(at + 1, 0, &shift) || !width || width > 64 || shift > 64)
+	if (kstrtou64(type + 1, 0, &width) || kstrtou64(at + 1, 0, &shift) || !width ||
+	    width > 64 || shift > 64)
 		return false;
 	arg->width = width;
 	arg->shift = shift;
@@ -228,7 +233,8 @@ static int set_nth_argument(struct parser *p, struct probe_arg *arg, unsigned n,
 static const struct probe_type *type_of_kind(char kind)
 {
 	static const char kinds[] = "bhilBHILp";
-	static const char *const type[] = {"s8", "s16", "s32", "s64", "u8", "u16", "u32", "u64", "x64"};
+	static const char *const type[] = {"s8",  "s16", "s32", "s64", "u8",
+					   "u16", "u32", "u64", "x64"};
 	const char *found = strchr(kinds, kind);
 
 	return found ? find_type(type[found - kinds]) : NULL;
@@ -253,7 +259,8 @@ static int parse_retval(struct parser *p, struct probe_arg *arg, unsigned column
 	return 0;
 }
 
-static int parse_variable(struct parser *p, const char *name, struct probe_arg *arg, unsigned column)
+static int parse_variable(struct parser *p, const char *name, struct probe_arg *arg,
+			  unsigned column)
 {
 	u64 n;
 
@@ -280,7 +287,8 @@ static int parse_variable(struct parser *p, const char *name, struct probe_arg *
 }
 
 /* The parameter @name: its place, and in arg->type the type of its kind. */
-static int parse_parameter(struct parser *p, const char *name, struct probe_arg *arg, unsigned column)
+static int parse_parameter(struct parser *p, const char *name, struct probe_arg *arg,
+			   unsigned column)
 {
 	static const char wide[] = "An integer of 16 bytes is not supported";
 	static const char structure[] = "Non pointer structure/union argument is not supported.";
@@ -326,7 +334,8 @@ static int parse_memory(struct parser *p, char *text, struct probe_arg *arg, uns
 	if (sign)
 		*sign = 0;
 	if (!p->names->functions(text, &addr)) {
-		fail_in(p, 1, 0, "Invalid probed address or symbol"); /* Linux finds it when it registers the probe */
+		/* Linux finds it when it registers the probe */
+		fail_in(p, 1, 0, "Invalid probed address or symbol");
 		return -ENOENT;
 	}
 	set_base(arg, PROBE_IMM, addr + offset);
@@ -358,7 +367,10 @@ static int parse_immediate(struct parser *p, char *text, struct probe_arg *arg, 
 
 static int parse_fetch(struct parser *p, char *text, struct probe_arg *arg, unsigned column);
 
-/* +off(FETCH) or -off(FETCH). A `u` after the sign means user memory, which this kernel does not have: it is ignored. */
+/*
+ * +off(FETCH) or -off(FETCH). A `u` after the sign means user memory, which this kernel does not
+ * have: it is ignored.
+ */
 static int parse_read(struct parser *p, char *text, struct probe_arg *arg, unsigned column)
 {
 	char *open, *close, sign = *text;
@@ -400,7 +412,9 @@ static int parse_fetch(struct parser *p, char *text, struct probe_arg *arg, unsi
 	case '%':
 		if (p->def->kind == 'f')
 			return fail(p, column, "Invalid $-valiable specified");
-		n = p->names->reg(text + 1, p->def->is_return ? PROBE_AT_RETURN : p->at_entry ? PROBE_AT_ENTRY : PROBE_IN_BODY);
+		n = p->names->reg(text + 1, p->def->is_return ? PROBE_AT_RETURN
+					    : p->at_entry     ? PROBE_AT_ENTRY
+							      : PROBE_IN_BODY);
 		set_base(arg, PROBE_REG, n);
 		return n >= 0 ? 0 : fail(p, column, "Invalid register name");
 	case '@':
@@ -411,7 +425,8 @@ static int parse_fetch(struct parser *p, char *text, struct probe_arg *arg, unsi
 	case '\\':
 		return parse_immediate(p, text + 1, arg, column);
 	}
-	return is_letter(*text) ? parse_parameter(p, text, arg, column) : fail(p, column, "Invalid fetch argument");
+	return is_letter(*text) ? parse_parameter(p, text, arg, column)
+				: fail(p, column, "Invalid fetch argument");
 }
 
 /* ---- An argument ---- */
@@ -439,9 +454,11 @@ static int parse_array(struct parser *p, char *type, struct probe_arg *arg, unsi
 }
 
 /* @type: the text after the colon, or NULL. */
-static int parse_type(struct parser *p, char *type, const char *fetch, struct probe_arg *arg, unsigned at)
+static int parse_type(struct parser *p, char *type, const char *fetch, struct probe_arg *arg,
+		      unsigned at)
 {
-	bool text = !strcmp(fetch, "$comm") || !strcmp(fetch, "$COMM") || !strncmp(fetch, "\\\"", 2);
+	bool text =
+		!strcmp(fetch, "$comm") || !strcmp(fetch, "$COMM") || !strncmp(fetch, "\\\"", 2);
 
 	if (text && (arg->count || (type && strcmp(type, "string"))))
 		return fail(p, at, "$comm and immediate-string only accepts string type");
@@ -450,7 +467,9 @@ static int parse_type(struct parser *p, char *type, const char *fetch, struct pr
 	arg->type = type && *type == 'b' ? bit_field_type(type) : find_type(text ? "string" : type);
 	if (!arg->type)
 		return fail(p, at, "Unknown type is specified");
-	return !type || *type != 'b' || parse_bit_field(type, arg) ? 0 : fail(p, at, "Invalid bitfield");
+	return !type || *type != 'b' || parse_bit_field(type, arg)
+		       ? 0
+		       : fail(p, at, "Invalid bitfield");
 }
 
 /* Does what is fetched suit the type? @at: the type's column. */
@@ -459,7 +478,8 @@ static int check_type(struct parser *p, const struct probe_arg *arg, unsigned at
 	bool text = arg->base == PROBE_COMM || arg->base == PROBE_TEXT;
 	bool string = arg->type->print == 's';
 
-	if ((string && !text && !arg->derefs && arg->base != PROBE_IMM) || (arg->count && !arg->derefs))
+	if ((string && !text && !arg->derefs && arg->base != PROBE_IMM) ||
+	    (arg->count && !arg->derefs))
 		return fail(p, at, "String accepts only memory argument");
 	return 0;
 }
@@ -488,15 +508,17 @@ static int parse_body(struct parser *p, char *body, struct probe_arg *arg, unsig
 	if (err)
 		return err;
 	if (wanted && wanted->print == 's' && arg->type && arg->type != wanted)
-		return fail(p, column, "This type does not fit for string."); /* the parameter's type */
+		/* the parameter's type */
+		return fail(p, column, "This type does not fit for string.");
 	arg->type = wanted ?: arg->type ?: types;
 	return check_type(p, arg, at);
 }
 
 static bool is_used(const struct probe_def *def, const char *name)
 {
-	static const char *const taken[] = {"common_type", "common_flags", "common_preempt_count", "common_pid", "common_tgid",
-					    "__probe_ip", "__probe_ret_ip", "__probe_func"};
+	static const char *const taken[] = {
+		"common_type", "common_flags", "common_preempt_count", "common_pid",
+		"common_tgid", "__probe_ip",   "__probe_ret_ip",       "__probe_func"};
 
 	for (unsigned i = 0; i < ARRAY_SIZE(taken); i++)
 		if (!strcmp(taken[i], name))
@@ -630,7 +652,8 @@ static int find_all_args(struct parser *p, unsigned *index)
 		char *word = p->words[p->word], *found = find(word, "$arg*");
 
 		if (found && (found != word || word[5]))
-			return fail(p, found - word, "$arg* must be an independent parameter without name etc.");
+			return fail(p, found - word,
+				    "$arg* must be an independent parameter without name etc.");
 		if (!strncmp(word, "$arg", 4) && !p->at_entry && !p->def->is_return)
 			return fail(p, 0, "$arg* can be used only on function entry or exit");
 		if (found && *index)
@@ -748,7 +771,9 @@ static int parse_group(struct parser *p, const char *group, const char *slash, u
 	if (slash - group + 1 > PROBE_EVENT_NAME)
 		return fail(p, column, "Group name is too long");
 	snprintf(def->group, sizeof(def->group), "%.*s", (int)(slash - group), group);
-	return probe_good_name(def->group, '-') ? 0 : fail(p, column, "Group name must follow the same rules as C identifiers");
+	return probe_good_name(def->group, '-')
+		       ? 0
+		       : fail(p, column, "Group name must follow the same rules as C identifiers");
 }
 
 /* [GROUP/][EVENT], or with a dot */
@@ -767,7 +792,9 @@ static int parse_name(struct parser *p, const char *name, unsigned column)
 		return slash ? 0 : fail(p, column, "Event name is not specified");
 	if (strlcpy(p->def->event, name, sizeof(p->def->event)) >= sizeof(p->def->event))
 		return fail(p, column, "Event name is too long");
-	return probe_good_name(name, '_') ? 0 : fail(p, column, "Event name must follow the same rules as C identifiers");
+	return probe_good_name(name, '_')
+		       ? 0
+		       : fail(p, column, "Event name must follow the same rules as C identifiers");
 }
 
 static void make_event_name(struct probe_def *def)
@@ -779,9 +806,11 @@ static void make_event_name(struct probe_def *def)
 	if (*def->event)
 		return;
 	if (def->kind == 'f')
-		snprintf(def->event, size, "%s__%s", def->symbol, def->is_return ? "exit" : "entry");
+		snprintf(def->event, size, "%s__%s", def->symbol,
+			 def->is_return ? "exit" : "entry");
 	else if (*def->symbol)
-		snprintf(def->event, size, "%c_%s_%u", def->is_return ? 'r' : 'p', def->symbol, def->offset);
+		snprintf(def->event, size, "%c_%s_%u", def->is_return ? 'r' : 'p', def->symbol,
+			 def->offset);
 	else
 		snprintf(def->event, size, "%c_0x%lx", def->is_return ? 'r' : 'p', def->addr);
 	for (char *c = def->event; *c; c++)
@@ -804,7 +833,8 @@ static int parse_words(struct parser *p)
 	if (!err && colon)
 		err = parse_name(p, colon + 1, colon + 1 - first);
 	make_event_name(def);
-	def->size = sizeof(u64) * (def->is_return ? 3 : 2); /* the common fields, and one or two addresses */
+	/* the common fields, and one or two addresses */
+	def->size = sizeof(u64) * (def->is_return ? 3 : 2);
 	return err ?: parse_args(p);
 }
 
@@ -813,7 +843,8 @@ static int parse_line(struct parser *p, char **words)
 	struct probe_def *def;
 	int err;
 
-	if (p->count < 2 || !strchr("prf", *words[0]) || (words[0][1] && words[0][1] != ':' && !is_digit(words[0][1])))
+	if (p->count < 2 || !strchr("prf", *words[0]) ||
+	    (words[0][1] && words[0][1] != ':' && !is_digit(words[0][1])))
 		return -EINVAL;
 	p->error->subsystem = *words[0] == 'f' ? "trace_fprobe" : "trace_kprobe";
 	join(p->error, words, p->count);
@@ -834,7 +865,8 @@ static int parse_line(struct parser *p, char **words)
 	return err;
 }
 
-int probe_parse(char *line, const struct probe_names *names, struct probe_def **def, struct probe_error *error)
+int probe_parse(char *line, const struct probe_names *names, struct probe_def **def,
+		struct probe_error *error)
 {
 	char **words = kmalloc((PROBE_ARGS_MAX + 4) * sizeof(*words));
 	struct parser p = {names, error, words};
@@ -859,8 +891,10 @@ int probe_describe(char *buf, size_t size, const struct probe_def *def)
 	else if (def->offset)
 		n = snprintf(buf, size, " %s+%u", def->symbol, def->offset);
 	else
-		n = snprintf(buf, size, " %s%s", def->symbol, def->kind == 'f' && def->is_return ? "%return" : "");
+		n = snprintf(buf, size, " %s%s", def->symbol,
+			     def->kind == 'f' && def->is_return ? "%return" : "");
 	for (unsigned i = 0; i < def->arg_count; i++)
-		n += snprintf(buf ? buf + MIN((size_t)n, size) : NULL, size - MIN((size_t)n, size), " %s=%s", def->arg[i].name, def->arg[i].body);
+		n += snprintf(buf ? buf + MIN((size_t)n, size) : NULL, size - MIN((size_t)n, size),
+			      " %s=%s", def->arg[i].name, def->arg[i].body);
 	return n;
 }

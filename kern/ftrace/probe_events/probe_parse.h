@@ -34,7 +34,16 @@ struct probe_type {
 };
 
 /* PROBE_ARG: an argument register, at a return what it held at the entry. */
-enum probe_base { PROBE_REG, PROBE_ARG, PROBE_RETVAL, PROBE_STACK, PROBE_STACKP, PROBE_COMM, PROBE_IMM, PROBE_TEXT };
+enum probe_base {
+	PROBE_REG,
+	PROBE_ARG,
+	PROBE_RETVAL,
+	PROBE_STACK,
+	PROBE_STACKP,
+	PROBE_COMM,
+	PROBE_IMM,
+	PROBE_TEXT
+};
 
 /* The value: base, then one read of memory for each offset, the last of them of the type's size. */
 struct probe_arg {
@@ -54,7 +63,8 @@ struct probe_arg {
 struct probe_def {
 	char kind; /* p, r, f */
 	bool is_return;
-	bool keeps_args; /* at a return: the arguments that the function was called with are fetched */
+	/* at a return: the arguments that the function was called with are fetched */
+	bool keeps_args;
 	u32 maxactive;	 /* 0: not given */
 	char group[PROBE_EVENT_NAME], event[PROBE_EVENT_NAME];
 	char symbol[2 * PROBE_EVENT_NAME]; /* "": addr; may be MODULE:FUNCTION */
@@ -73,22 +83,31 @@ struct probe_error {
 	unsigned column;
 };
 
-/* Where a probe is, as far as its line says it. At an entry not all registers are saved, and at a return even fewer. */
+/*
+ * Where a probe is, as far as its line says it. At an entry not all registers are saved, and at a
+ * return even fewer.
+ */
 enum probe_place { PROBE_IN_BODY, PROBE_AT_ENTRY, PROBE_AT_RETURN };
 
 struct probe_names {
-	unsigned (*functions)(const char *name, unsigned long *addr); /* how many functions have the name; @addr: one of them */
+	/* how many functions have the name; @addr: one of them */
+	unsigned (*functions)(const char *name, unsigned long *addr);
 	const char *(*parameters)(unsigned long func);		      /* trace_args.h */
-	int (*reg)(const char *name, enum probe_place place);	      /* its number; -1: there is none, or it is not saved at @place */
+	/* its number; -1: there is none, or it is not saved at @place */
+	int (*reg)(const char *name, enum probe_place place);
 };
 
 /*
  * 0, and *@def, kmalloc()ed; -EINVAL, -E2BIG, -ENOENT, -ENOMEM. -ENODEV: the line is empty.
  * @line is written to. @def is freed by kfree(), and so is error->command.
  */
-int probe_parse(char *line, const struct probe_names *names, struct probe_def **def, struct probe_error *error);
+int probe_parse(char *line, const struct probe_names *names, struct probe_def **def,
+		struct probe_error *error);
 
-/* Note @text for column @column of word @word of the command; after the last word, if there are fewer. */
+/*
+ * Note @text for column @column of word @word of the command; after the last word, if there are
+ * fewer.
+ */
 void probe_error_at(struct probe_error *e, unsigned word, unsigned column, const char *text);
 /* Split @line at blanks, in place. Return: the number of words, at most @max + 1. */
 unsigned probe_split(char *line, char **words, unsigned max);

@@ -30,7 +30,8 @@ static void print_integer(struct seq *s, const struct probe_type *type, const u8
 	}
 }
 
-static void print_value(struct seq *s, const struct probe_type *type, const u8 *event, const u8 *field)
+static void print_value(struct seq *s, const struct probe_type *type, const u8 *event,
+			const u8 *field)
 {
 	u32 where;
 
@@ -63,7 +64,8 @@ static void print_event(const struct trace_line *l, const struct probe_event *e)
 
 	memcpy(ip, event + sizeof(*l->ent), sizeof(ip));
 	seq_printf(l->s, "%s: (", def->event);
-	trace_print_symbol(l->s, l->options | TRACE_ITER_SYM_OFFSET, def->is_return ? ip[1] : ip[0]);
+	trace_print_symbol(l->s, l->options | TRACE_ITER_SYM_OFFSET,
+			   def->is_return ? ip[1] : ip[0]);
 	if (def->is_return) {
 		seq_printf(l->s, " <- ");
 		trace_print_symbol(l->s, l->options & ~TRACE_ITER_SYM_OFFSET, ip[0]);
@@ -90,21 +92,25 @@ PRINT_HOOK(print_probe);
 
 /* ---- format ---- */
 
-static void show_field(struct seq *s, const char *type, const char *name, u32 offset, unsigned size, bool is_signed)
+static void show_field(struct seq *s, const char *type, const char *name, u32 offset, unsigned size,
+		       bool is_signed)
 {
-	seq_printf(s, "\tfield:%s %s;\toffset:%u;\tsize:%u;\tsigned:%d;\n", type, name, offset, size, is_signed);
+	seq_printf(s, "\tfield:%s %s;\toffset:%u;\tsize:%u;\tsigned:%d;\n", type, name, offset,
+		   size, is_signed);
 }
 
 static void show_arg(struct seq *s, const struct probe_arg *arg)
 {
-	bool in_type = arg->type->print == 's'; /* Linux has the number of a string array's members there */
+	/* Linux has the number of a string array's members there */
+	bool in_type = arg->type->print == 's';
 	char type[32], name[PROBE_ARG_NAME + 8], members[8] = "";
 
 	if (arg->count)
 		snprintf(members, sizeof(members), "[%u]", arg->count);
 	snprintf(type, sizeof(type), "%s%s", arg->type->field, in_type ? members : "");
 	snprintf(name, sizeof(name), "%s%s", arg->name, in_type ? "" : members);
-	show_field(s, type, name, arg->offset, arg->type->size * MAX(arg->count, 1), arg->type->is_signed);
+	show_field(s, type, name, arg->offset, arg->type->size * MAX(arg->count, 1),
+		   arg->type->is_signed);
 }
 
 static void show_arg_format(struct seq *s, const struct probe_arg *arg)
@@ -117,7 +123,8 @@ static void show_arg_format(struct seq *s, const struct probe_arg *arg)
 
 static void show_arg_value(struct seq *s, const struct probe_arg *arg)
 {
-	const char *string = arg->type->print == 's' ? "__get_str(" : "REC->", *end = arg->type->print == 's' ? ")" : "";
+	const char *string = arg->type->print == 's' ? "__get_str(" : "REC->",
+		   *end = arg->type->print == 's' ? ")" : "";
 
 	if (!arg->count)
 		seq_printf(s, ", %s%s%s", string, arg->name, end);
@@ -130,7 +137,8 @@ static void show_print_format(struct seq *s, const struct probe_def *def)
 	seq_printf(s, "\nprint fmt: \"%s", def->is_return ? "(%lx <- %lx)" : "(%lx)");
 	for (unsigned i = 0; i < def->arg_count; i++)
 		show_arg_format(s, &def->arg[i]);
-	seq_printf(s, "\", %s", def->is_return ? "REC->__probe_func, REC->__probe_ret_ip" : "REC->__probe_ip");
+	seq_printf(s, "\", %s",
+		   def->is_return ? "REC->__probe_func, REC->__probe_ret_ip" : "REC->__probe_ip");
 	for (unsigned i = 0; i < def->arg_count; i++)
 		show_arg_value(s, &def->arg[i]);
 	seq_printf(s, "\n");
@@ -150,7 +158,8 @@ int probe_format_show(struct seq *s, u64 item)
 		show_field(s, f->type, name, offset, f->size, f->is_signed);
 	}
 	seq_printf(s, "\n");
-	show_field(s, "unsigned long", def->is_return ? "__probe_func" : "__probe_ip", offset, 8, false);
+	show_field(s, "unsigned long", def->is_return ? "__probe_func" : "__probe_ip", offset, 8,
+		   false);
 	if (def->is_return)
 		show_field(s, "unsigned long", "__probe_ret_ip", offset + 8, 8, false);
 	for (unsigned i = 0; i < def->arg_count; i++)

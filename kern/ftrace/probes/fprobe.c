@@ -24,7 +24,8 @@
 #include "thread.h"
 #include "tracer.h"
 
-#define INLINE inline __attribute__((always_inline)) /* a further call would save ten more registers */
+/* a further call would save ten more registers */
+#define INLINE inline __attribute__((always_inline))
 #define RESERVE_MAX 256 /* fgraph_reserve_data() */
 #define WORDS_BITS 8
 
@@ -34,16 +35,25 @@ struct fprobe_site {
 	struct fprobe *fp;
 };
 
-static int fprobe_entry(struct ftrace_graph_ent *trace, struct fgraph_ops *gops, struct ftrace_regs *regs);
-static void fprobe_return(struct ftrace_graph_ret *trace, struct fgraph_ops *gops, struct ftrace_regs *regs);
+static int fprobe_entry(struct ftrace_graph_ent *trace, struct fgraph_ops *gops,
+			struct ftrace_regs *regs);
+static void fprobe_return(struct ftrace_graph_ret *trace, struct fgraph_ops *gops,
+			  struct ftrace_regs *regs);
 static void fprobe_gone(struct ftrace_graph_ent *trace, struct fgraph_ops *gops);
-static void fprobe_direct_entry(unsigned long ip, unsigned long parent_ip, struct ftrace_ops *op, struct ftrace_regs *regs);
-static void fprobe_direct_return(struct ftrace_regs *regs, struct shadow_stack *s, struct shadow_frame *f, void *private);
-static void fprobe_call(unsigned long ip, unsigned long parent_ip, struct ftrace_ops *op, struct ftrace_regs *regs);
+static void fprobe_direct_entry(unsigned long ip, unsigned long parent_ip, struct ftrace_ops *op,
+				struct ftrace_regs *regs);
+static void fprobe_direct_return(struct ftrace_regs *regs, struct shadow_stack *s,
+				 struct shadow_frame *f, void *private);
+static void fprobe_call(unsigned long ip, unsigned long parent_ip, struct ftrace_ops *op,
+			struct ftrace_regs *regs);
 
 static struct ftrace_filter graph_filter;
-static struct fgraph_ops graph_user = {
-	fprobe_entry, fprobe_return, &graph_filter, .gonefunc = fprobe_gone, .direct = {fprobe_direct_entry, fprobe_direct_return}, .idx = -1};
+static struct fgraph_ops graph_user = {fprobe_entry,
+				       fprobe_return,
+				       &graph_filter,
+				       .gonefunc = fprobe_gone,
+				       .direct = {fprobe_direct_entry, fprobe_direct_return},
+				       .idx = -1};
 static struct ftrace_ops entry_op = {.func = fprobe_call, .slot = -1};
 /* The fprobes that have an exit handler, and those that have none. */
 static struct probe_sites with_exit = {.graph = &graph_user}, entry_only = {.op = &entry_op};
@@ -65,7 +75,10 @@ static inline void count_missed(struct fprobe *fp)
 	__atomic_fetch_add(&fp->nmissed, 1, __ATOMIC_RELAXED);
 }
 
-/* The call has no frame. Only the direct path can count it: in the general path a call without a frame reaches no user. */
+/*
+ * The call has no frame. Only the direct path can count it: in the general path a call without a
+ * frame reaches no user.
+ */
 static __noinline void miss_all(unsigned long ip)
 {
 	for_each_probe_site(site, &with_exit, ip)
@@ -75,7 +88,9 @@ static __noinline void miss_all(unsigned long ip)
 /* In a chain of tail calls an inner function returns to return_to_handler first. */
 static inline unsigned long true_return(unsigned long ret, unsigned long fp)
 {
-	return likely(ret != (unsigned long)return_to_handler) ? ret : ftrace_graph_ret_addr(current, ret, fp);
+	return likely(ret != (unsigned long)return_to_handler)
+		       ? ret
+		       : ftrace_graph_ret_addr(current, ret, fp);
 }
 
 static inline u64 words_of_all(unsigned long ip)
@@ -88,7 +103,8 @@ static inline u64 words_of_all(unsigned long ip)
 }
 
 /* Call the entry handler; return the tag for the end of the data. */
-static inline u64 enter(struct fprobe *fp, unsigned long ip, unsigned long ret, struct ftrace_regs *regs, u64 *data)
+static inline u64 enter(struct fprobe *fp, unsigned long ip, unsigned long ret,
+			struct ftrace_regs *regs, u64 *data)
 {
 	u64 words = fp->words;
 
@@ -97,19 +113,24 @@ static inline u64 enter(struct fprobe *fp, unsigned long ip, unsigned long ret, 
 	return fp->birth << WORDS_BITS | words;
 }
 
-/* The entry of the function at @ip, whose frame is on the shadow stack. Return: is an exit handler due? */
+/*
+ * The entry of the function at @ip, whose frame is on the shadow stack. Return: is an exit handler
+ * due?
+ */
 static INLINE bool enter_all(unsigned long ip, struct ftrace_regs *regs)
 {
 	unsigned long ret = true_return(regs->link, regs->fp);
 	u64 words = words_of_all(ip);
-	u64 *data = fgraph_reserve_data(graph_user.idx, 8 * words), *end = data ? data + words : NULL;
+	u64 *data = fgraph_reserve_data(graph_user.idx, 8 * words),
+	    *end = data ? data + words : NULL;
 	u64 due = 0;
 
 	for_each_probe_site(site, &with_exit, ip) {
 		struct fprobe *fp = fprobe_at(site);
 		u64 *tag = data + fp->words;
 
-		if (unlikely(tag >= end)) { /* no room, too much, or registered since the room was reserved */
+		/* no room, too much, or registered since the room was reserved */
+		if (unlikely(tag >= end)) {
 			count_missed(fp);
 			continue;
 		}
@@ -122,7 +143,8 @@ static INLINE bool enter_all(unsigned long ip, struct ftrace_regs *regs)
 	return due;
 }
 
-static int fprobe_entry(struct ftrace_graph_ent *trace, struct fgraph_ops *gops, struct ftrace_regs *regs)
+static int fprobe_entry(struct ftrace_graph_ent *trace, struct fgraph_ops *gops,
+			struct ftrace_regs *regs)
 {
 	return enter_all(trace->func, regs);
 }
@@ -136,7 +158,10 @@ static inline struct fprobe *fprobe_of(unsigned long ip, u64 tag)
 	return NULL;
 }
 
-/* Step from *@at, the end of the data, to the data before it. Return: their fprobe; NULL: none is due. */
+/*
+ * Step from *@at, the end of the data, to the data before it. Return: their fprobe; NULL: none is
+ * due.
+ */
 static inline struct fprobe *step_back(unsigned long ip, u64 **at)
 {
 	u64 tag = *--*at;
@@ -146,7 +171,8 @@ static inline struct fprobe *step_back(unsigned long ip, u64 **at)
 }
 
 /* The return of the function of @f; its entry data are from @start to @at. */
-static INLINE void leave_all(const struct shadow_frame *f, u64 *start, u64 *at, struct ftrace_regs *regs)
+static INLINE void leave_all(const struct shadow_frame *f, u64 *start, u64 *at,
+			     struct ftrace_regs *regs)
 {
 	unsigned long ret = true_return(f->ret, regs->fp);
 
@@ -158,7 +184,8 @@ static INLINE void leave_all(const struct shadow_frame *f, u64 *start, u64 *at, 
 	}
 }
 
-static void fprobe_return(struct ftrace_graph_ret *trace, struct fgraph_ops *gops, struct ftrace_regs *regs)
+static void fprobe_return(struct ftrace_graph_ret *trace, struct fgraph_ops *gops,
+			  struct ftrace_regs *regs)
 {
 	int bytes = 0;
 	u64 *start = fgraph_retrieve_data(gops->idx, &bytes);
@@ -170,7 +197,8 @@ static void fprobe_return(struct ftrace_graph_ret *trace, struct fgraph_ops *gop
  * The direct path, while fprobes are the only user of function_graph: no loop over
  * users, no second filter, no clock.
  */
-static void fprobe_direct_entry(unsigned long ip, unsigned long parent_ip, struct ftrace_ops *op, struct ftrace_regs *regs)
+static void fprobe_direct_entry(unsigned long ip, unsigned long parent_ip, struct ftrace_ops *op,
+				struct ftrace_regs *regs)
 {
 	struct shadow_stack *s = shadow_of(current);
 	struct cpu *cpu = this_cpu();
@@ -192,20 +220,23 @@ static void fprobe_direct_entry(unsigned long ip, unsigned long parent_ip, struc
 	this_cpu()->recursion = guard;
 }
 
-static void fprobe_direct_return(struct ftrace_regs *regs, struct shadow_stack *s, struct shadow_frame *f, void *private)
+static void fprobe_direct_return(struct ftrace_regs *regs, struct shadow_stack *s,
+				 struct shadow_frame *f, void *private)
 {
 	struct cpu *cpu = this_cpu();
 	u64 guard = cpu->recursion;
 
 	cpu->recursion = guard | cpu->context_bit;
-	leave_all(f, (u64 *)(f + 1) + 1, f->data_end, regs); /* the only data; the first word is function_graph's */
+	/* the only data; the first word is function_graph's */
+	leave_all(f, (u64 *)(f + 1) + 1, f->data_end, regs);
 	regs->link = f->ret;
 	barrier(); /* a stack walk finds the address in regs->link or in the frame */
 	shadow_pop(s, f);
 	this_cpu()->recursion = guard;
 }
 
-static void fprobe_call(unsigned long ip, unsigned long parent_ip, struct ftrace_ops *op, struct ftrace_regs *regs)
+static void fprobe_call(unsigned long ip, unsigned long parent_ip, struct ftrace_ops *op,
+			struct ftrace_regs *regs)
 {
 	unsigned long ret = true_return(parent_ip, regs->fp);
 
@@ -214,11 +245,14 @@ static void fprobe_call(unsigned long ip, unsigned long parent_ip, struct ftrace
 			fprobe_at(site)->entry_handler(fprobe_at(site), ip, ret, regs, NULL);
 }
 
-/* The function at @ip never returns. @depth: how many traced calls of the thread are inside of it. */
+/*
+ * The function at @ip never returns. @depth: how many traced calls of the thread are inside of it.
+ */
 static void lose(unsigned long ip, int depth)
 {
 	int bytes = 0;
-	u64 *start = fgraph_retrieve_parent_data(graph_user.idx, &bytes, depth), *at = start + bytes / 8;
+	u64 *start = fgraph_retrieve_parent_data(graph_user.idx, &bytes, depth),
+	    *at = start + bytes / 8;
 
 	while (at > start) {
 		struct fprobe *fp = step_back(ip, &at);
@@ -271,7 +305,8 @@ static void remove_fprobe(struct fprobe *fp)
 {
 	for (u32 i = 0; i < fp->count; i++)
 		probe_site_remove(table_of(fp), &fp->sites[i].site);
-	probe_sites_update(table_of(fp)); /* after an error, sites without an entry may still call the tracer: it finds no fprobe */
+	/* after an error, sites without an entry may still call the tracer: it finds no fprobe */
+	probe_sites_update(table_of(fp));
 	kfree(fp->sites);
 	fp->birth = 0;
 }
@@ -316,9 +351,12 @@ static int find_matching(struct ftrace_set *set, const struct wanted *w)
 	for_each_ftrace_rec(rec) {
 		const char *name = ftrace_name(rec);
 
-		if (rec->flags & FTRACE_FL_DISABLED || module_is_going(ftrace_ip(rec)) || !glob_match(w->filter, strlen(w->filter), name))
+		if (rec->flags & FTRACE_FL_DISABLED || module_is_going(ftrace_ip(rec)) ||
+		    !glob_match(w->filter, strlen(w->filter), name))
 			continue;
-		ftrace_set_put(set, rec, !w->notfilter || !glob_match(w->notfilter, strlen(w->notfilter), name));
+		ftrace_set_put(set, rec,
+			       !w->notfilter ||
+				       !glob_match(w->notfilter, strlen(w->notfilter), name));
 	}
 	return 0;
 }
@@ -329,14 +367,18 @@ static int find_listed(struct ftrace_set *set, const struct wanted *w)
 	int err = 0;
 
 	for (int i = 0; i < w->num && !err; i++) {
-		err = probe_find_function(w->syms ? w->syms[i] : NULL, w->addrs ? w->addrs[i] : 0, &rec);
+		err = probe_find_function(w->syms ? w->syms[i] : NULL, w->addrs ? w->addrs[i] : 0,
+					  &rec);
 		if (!err)
 			ftrace_set_put(set, rec, true);
 	}
 	return err;
 }
 
-/* ftrace_lock is held, so that no module is removed while the records are searched: that would free its own, and renumber others. */
+/*
+ * ftrace_lock is held, so that no module is removed while the records are searched: that would free
+ * its own, and renumber others.
+ */
 static int find_and_add(struct fprobe *fp, const struct wanted *w)
 {
 	struct ftrace_set *set = ftrace_set_new();
@@ -372,7 +414,8 @@ int register_fprobe(struct fprobe *fp, const char *filter, const char *notfilter
 	return register_wanted(fp, &(struct wanted){.filter = filter, .notfilter = notfilter});
 }
 
-static int register_listed(struct fprobe *fp, const unsigned long *addrs, const char *const *syms, int num)
+static int register_listed(struct fprobe *fp, const unsigned long *addrs, const char *const *syms,
+			   int num)
 {
 	if (!fp || (!addrs && !syms) || num <= 0)
 		return -EINVAL;
@@ -404,17 +447,19 @@ int unregister_fprobe(struct fprobe *fp)
 
 static bool lies_within(const struct fprobe *fp, unsigned long start, unsigned long size)
 {
-	return IS_WITHIN(fp, start, size) || IS_WITHIN(fp->entry_handler, start, size) || IS_WITHIN(fp->exit_handler, start, size) ||
-	       IS_WITHIN(fp->lost_handler, start, size);
+	return IS_WITHIN(fp, start, size) || IS_WITHIN(fp->entry_handler, start, size) ||
+	       IS_WITHIN(fp->exit_handler, start, size) || IS_WITHIN(fp->lost_handler, start, size);
 }
 
-static bool sites_within(const struct probe_sites *t, unsigned long start, unsigned long size, bool itself)
+static bool sites_within(const struct probe_sites *t, unsigned long start, unsigned long size,
+			 bool itself)
 {
 	bool is = false;
 
 	for (unsigned i = 0; i < PROBE_BUCKETS; i++)
 		for (struct probe_site *site = t->buckets[i]; site; site = site->next)
-			is |= IS_WITHIN(site->ip, start, size) || (itself && lies_within(fprobe_at(site), start, size));
+			is |= IS_WITHIN(site->ip, start, size) ||
+			      (itself && lies_within(fprobe_at(site), start, size));
 	return is;
 }
 
@@ -423,7 +468,8 @@ bool fprobe_within(unsigned long start, unsigned long end, bool itself)
 	bool is;
 
 	mutex_lock(&fprobe_lock);
-	is = sites_within(&with_exit, start, end - start, itself) || sites_within(&entry_only, start, end - start, itself);
+	is = sites_within(&with_exit, start, end - start, itself) ||
+	     sites_within(&entry_only, start, end - start, itself);
 	mutex_unlock(&fprobe_lock);
 	return is;
 }

@@ -45,12 +45,17 @@ typedef void (*fprobe_exit_t)(struct fprobe *fp, unsigned long ip, unsigned long
 struct fprobe {
 	fprobe_entry_t entry_handler; /* may be NULL */
 	fprobe_exit_t exit_handler;   /* may be NULL */
-	void (*lost_handler)(struct fprobe *fp, void *data); /* may be NULL: instead of exit_handler, if the call never returns: its thread exits, or jumps out of it (fgraph.h, gonefunc) */
+	/*
+	 * may be NULL: instead of exit_handler, if the call never returns: its thread exits, or
+	 * jumps out of it (fgraph.h, gonefunc)
+	 */
+	void (*lost_handler)(struct fprobe *fp, void *data);
 	int entry_data_size;	      /* at most FPROBE_DATA_MAX */
 	u32 flags;
 	/*
-	 * Calls without handlers, because there was no room for the entry data; and, while fprobes are the only user of
-	 * function_graph, because there was none for the frame. With other users, calls without a frame are not counted.
+	 * Calls without handlers, because there was no room for the entry data; and, while fprobes
+	 * are the only user of function_graph, because there was none for the frame. With other
+	 * users, calls without a frame are not counted.
 	 */
 	unsigned long nmissed;
 
@@ -61,7 +66,8 @@ struct fprobe {
 	u64 words;		   /* of entry data */
 };
 #define FPROBE_FL_DISABLED 1 /* its handlers are not called; may be changed at any time */
-#define FPROBE_DATA_MAX 248  /* of all fprobes on one function: together, with 8 bytes more for each, 256 */
+/* of all fprobes on one function: together, with 8 bytes more for each, 256 */
+#define FPROBE_DATA_MAX 248
 
 /*
  * Probe functions: (register_fprobe) those whose name matches the glob @filter, but not
@@ -88,8 +94,8 @@ int unregister_fprobe(struct fprobe *fp);
 void fprobe_lose_soon(void);
 
 /*
- * Has an fprobe, or a kretprobe, a function in [start, end)? @itself: or are a registered struct fprobe or its handlers there?
- * (A kretprobe's own handlers are not looked at.) Context: thread.
+ * Has an fprobe, or a kretprobe, a function in [start, end)? @itself: or are a registered struct
+ * fprobe or its handlers there? (A kretprobe's own handlers are not looked at.) Context: thread.
  */
 #ifdef CONFIG_KPROBES
 bool fprobe_within(unsigned long start, unsigned long end, bool itself);

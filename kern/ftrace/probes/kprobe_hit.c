@@ -28,7 +28,10 @@ static inline bool execute(const struct probe_point *pt, struct trap_frame *trap
 #endif
 }
 
-/* If a handler hits a probe, that is an exception inside an exception: its context is EXCEPTION_BIT. */
+/*
+ * If a handler hits a probe, that is an exception inside an exception: its context is
+ * EXCEPTION_BIT.
+ */
 static void hit_before(const struct probe_point *pt, struct kprobe_regs *regs, bool missed)
 {
 #if LAB_START != 8
@@ -81,7 +84,8 @@ static bool kprobe_break(struct trap_frame *trap, u64 context)
 	}
 	pt = slot_point(regs.ip);
 	if (!pt)
-		return *(const volatile u32 *)regs.ip != INSN_BREAK; /* it was taken away meanwhile */
+		/* it was taken away meanwhile */
+		return *(const volatile u32 *)regs.ip != INSN_BREAK;
 	hit_after(pt, &regs, missed);
 	return true;
 #endif

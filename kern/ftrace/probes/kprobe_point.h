@@ -54,11 +54,14 @@ static inline struct probe_point *slot_point(unsigned long pc)
 {
 	unsigned long offset = pc - (unsigned long)kprobe_slots;
 
-	return offset < sizeof(kprobe_slots) ? READ_ONCE(kprobe_slot_owner[offset / sizeof(kprobe_slots[0])]) : NULL;
+	return offset < sizeof(kprobe_slots)
+		       ? READ_ONCE(kprobe_slot_owner[offset / sizeof(kprobe_slots[0])])
+		       : NULL;
 }
 
 /* Call the handlers before the instruction, of all enabled probes. Return: pc was changed. */
-static inline __attribute__((always_inline)) bool run_pre(const struct probe_point *pt, struct kprobe_regs *regs)
+static inline __attribute__((always_inline)) bool run_pre(const struct probe_point *pt,
+							  struct kprobe_regs *regs)
 {
 	bool moved = false;
 
@@ -69,7 +72,8 @@ static inline __attribute__((always_inline)) bool run_pre(const struct probe_poi
 }
 
 /* Call the handlers after the instruction. */
-static inline __attribute__((always_inline)) void run_post(const struct probe_point *pt, struct kprobe_regs *regs)
+static inline __attribute__((always_inline)) void run_post(const struct probe_point *pt,
+							   struct kprobe_regs *regs)
 {
 	for (struct kprobe *p = READ_ONCE(pt->probes); p; p = READ_ONCE(p->next))
 		if (p->post_handler && !(READ_ONCE(p->flags) & KPROBE_FLAG_DISABLED))
@@ -86,7 +90,10 @@ static inline void count_missed(const struct probe_point *pt)
 
 /* ---- kprobes.c, for kprobe_hit.c: ftrace_lock is held ---- */
 
-/* Start or stop calling the probes of an entry, and set @pt->armed. Return: 0; or an error of the op, only if @on. */
+/*
+ * Start or stop calling the probes of an entry, and set @pt->armed. Return: 0; or an error of the
+ * op, only if @on.
+ */
 int kprobe_arm_entry(struct probe_point *pt, bool on);
 
 /* ---- kprobe_hit.c, for kprobes.c ---- */

@@ -14,7 +14,8 @@
 #include "tracer.h"
 
 /* In the tracer's text, so that a CPU is not preempted in a slot (in_tracer()). */
-__attribute__((section(".text.kprobe_slots"))) __aligned(8) const u32 kprobe_slots[KPROBE_SLOTS][2] = {
+__attribute__((section(".text.kprobe_slots")))
+__aligned(8) const u32 kprobe_slots[KPROBE_SLOTS][2] = {
 	[0 ... KPROBE_SLOTS - 1] = {INSN_BREAK, INSN_BREAK}};
 
 struct words {
@@ -65,7 +66,8 @@ int kprobe_function(unsigned long addr, unsigned long *offset, unsigned long *si
 	if (addr & 3 || !ksym_lookup(addr, offset, &size))
 		return -EINVAL;
 	rec = lookup_rec(addr - *offset + HOOK_ENTRY_OFFSET);
-	if (!rec || rec->flags & FTRACE_FL_DISABLED || module_is_going(addr) || in_tracer(addr) || is_excluded(addr - *offset, size))
+	if (!rec || rec->flags & FTRACE_FL_DISABLED || module_is_going(addr) || in_tracer(addr) ||
+	    is_excluded(addr - *offset, size))
 		return -EINVAL;
 	*site = ftrace_ip(rec);
 	return 0;
@@ -102,6 +104,7 @@ enum probe_how kprobe_classify_at(unsigned long addr, unsigned long offset)
 	if (how <= PROBE_EMULATED && is_in_exclusive(addr, addr - offset))
 		how = PROBE_REFUSED_EXCLUSIVE;
 	if (how > PROBE_EMULATED)
-		printk("kprobe: the instruction %08x at %pS cannot be probed: %s\n", insn, (void *)addr, why[how]);
+		printk("kprobe: the instruction %08x at %pS cannot be probed: %s\n", insn,
+		       (void *)addr, why[how]);
 	return how;
 }

@@ -8,7 +8,8 @@
 struct probe_point *kprobe_buckets[KPROBE_BUCKETS], *kprobe_slot_owner[KPROBE_SLOTS];
 
 /* The ops' callback. It guards itself, to count what is missed. @op->private: KEY_MODIFY or 0. */
-static void kprobe_entry(unsigned long ip, unsigned long parent_ip, struct ftrace_ops *op, struct ftrace_regs *fregs)
+static void kprobe_entry(unsigned long ip, unsigned long parent_ip, struct ftrace_ops *op,
+			 struct ftrace_regs *fregs)
 {
 	unsigned long flags = irq_save();
 	struct cpu *cpu = this_cpu();
@@ -37,7 +38,10 @@ static void kprobe_entry(unsigned long ip, unsigned long parent_ip, struct ftrac
 
 static struct ftrace_ops entry_ops[2] = {
 	{.func = kprobe_entry, .flags = FTRACE_OPS_FL_RECURSION, .slot = -1},
-	{.func = kprobe_entry, .flags = FTRACE_OPS_FL_RECURSION | FTRACE_OPS_FL_IPMODIFY, .slot = -1, .private = (void *)KEY_MODIFY},
+	{.func = kprobe_entry,
+	 .flags = FTRACE_OPS_FL_RECURSION | FTRACE_OPS_FL_IPMODIFY,
+	 .slot = -1,
+	 .private = (void *)KEY_MODIFY},
 };
 
 /*
@@ -260,7 +264,9 @@ bool kprobe_within(unsigned long start, unsigned long end, bool itself)
 		for (const struct probe_point *pt = kprobe_buckets[i]; pt; pt = pt->next) {
 			is |= IS_WITHIN(pt->key, start, size);
 			for (const struct kprobe *p = pt->probes; itself && p; p = p->next)
-				is |= IS_WITHIN(p, start, size) || IS_WITHIN(p->pre_handler, start, size) || IS_WITHIN(p->post_handler, start, size);
+				is |= IS_WITHIN(p, start, size) ||
+				      IS_WITHIN(p->pre_handler, start, size) ||
+				      IS_WITHIN(p->post_handler, start, size);
 		}
 	mutex_unlock(&ftrace_lock);
 	return is;

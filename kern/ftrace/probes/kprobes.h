@@ -49,7 +49,8 @@
  * break_hook (breakpoint.h). Before a module is removed, kern/loader/ asks the three
  * *_within() functions; in lab 7 no probe is anywhere.
  *
- * This room calls core/, ops/, graph/; of kern/loader/ module_is_going() and, on arm64, stop_machine().
+ * This room calls core/, ops/, graph/; of kern/loader/ module_is_going() and, on arm64,
+ * stop_machine().
  */
 #ifndef FTRACE_KPROBES_H
 #define FTRACE_KPROBES_H
@@ -81,7 +82,8 @@ typedef bool (*kprobe_pre_handler_t)(struct kprobe *p, struct kprobe_regs *regs)
 typedef void (*kprobe_post_handler_t)(struct kprobe *p, struct kprobe_regs *regs);
 
 #define KPROBE_FLAG_DISABLED 1 /* registered, but its handlers are not called */
-#define KPROBE_FLAG_IPMODIFY 2 /* its pre_handler may change pc; one such probe at an instruction, or op at an entry */
+/* its pre_handler may change pc; one such probe at an instruction, or op at an entry */
+#define KPROBE_FLAG_IPMODIFY 2
 
 /* All zero at first, but for what its owner sets before register_kprobe(). */
 struct kprobe {
@@ -90,10 +92,12 @@ struct kprobe {
 	unsigned long addr;		    /* with symbol_name: set by register_kprobe() */
 	kprobe_pre_handler_t pre_handler;   /* or NULL */
 	kprobe_post_handler_t post_handler; /* or NULL */
-	u32 flags;			    /* KPROBE_FLAG_*; changed by enable_kprobe() and disable_kprobe() later */
+	/* KPROBE_FLAG_*; changed by enable_kprobe() and disable_kprobe() later */
+	u32 flags;
 	unsigned long nmissed;		    /* hits for which no handler was called; atomic */
 	struct probe_point *point;	    /* NULL: not registered */
-	struct kprobe *next;		    /* at the same instruction, in the order of registration */
+	/* at the same instruction, in the order of registration */
+	struct kprobe *next;
 };
 
 /*
@@ -110,23 +114,28 @@ struct kprobe {
  */
 int register_kprobe(struct kprobe *p);
 /*
- * When it returns, no CPU is in a handler of @p, and @p may be freed. Does nothing if @p is not registered. Context: thread.
- * arm64: if a CPU cannot be stopped, the breakpoint stays. A hit of it calls nothing, but kprobe_within() finds it, so
- * its module cannot be removed. To remove it, register a probe there again, and unregister that one.
+ * When it returns, no CPU is in a handler of @p, and @p may be freed. Does nothing if @p is not
+ * registered. Context: thread. arm64: if a CPU cannot be stopped, the breakpoint stays. A hit of it
+ * calls nothing, but kprobe_within() finds it, so its module cannot be removed. To remove it,
+ * register a probe there again, and unregister that one.
  */
 void unregister_kprobe(struct kprobe *p);
 /*
- * When disable_kprobe() returns, no CPU is in a handler, whatever it returns. When enable_kprobe() returns an error, @p is
- * disabled. -ENOENT: not registered; or as register_kprobe(). Context: thread.
+ * When disable_kprobe() returns, no CPU is in a handler, whatever it returns. When enable_kprobe()
+ * returns an error, @p is disabled. -ENOENT: not registered; or as register_kprobe(). Context:
+ * thread.
  */
 int disable_kprobe(struct kprobe *p);
 int enable_kprobe(struct kprobe *p);
 
-/* Is @addr at the entry of a function that may be probed? A handler there has no trap frame. Context: thread, without ftrace_lock. */
+/*
+ * Is @addr at the entry of a function that may be probed? A handler there has no trap frame.
+ * Context: thread, without ftrace_lock.
+ */
 bool kprobe_at_entry(unsigned long addr);
 /*
- * Is a probe registered at an instruction in [start, end)? @itself: or are a registered struct kprobe or its handlers there?
- * Context: thread, without ftrace_lock.
+ * Is a probe registered at an instruction in [start, end)? @itself: or are a registered struct
+ * kprobe or its handlers there? Context: thread, without ftrace_lock.
  */
 #ifdef CONFIG_KPROBES
 bool kprobe_within(unsigned long start, unsigned long end, bool itself);
@@ -144,7 +153,10 @@ static inline unsigned long *kprobe_arg(const struct kprobe_regs *regs, unsigned
 {
 	return regs->entry ? &regs->entry->arg[n] : &regs->trap->x[PROBE_ARG0 + n];
 }
-/* Where the register with the architecture's number @n is (arm64: 31 is sp); NULL: not there, at an entry. */
+/*
+ * Where the register with the architecture's number @n is (arm64: 31 is sp); NULL: not there, at an
+ * entry.
+ */
 static inline unsigned long *kprobe_reg(const struct kprobe_regs *regs, unsigned n)
 {
 	return regs->entry ? ftrace_regs_reg(regs->entry, n) : trap_frame_reg(regs->trap, n);
@@ -155,8 +167,8 @@ static inline bool kprobe_irqs_off(const struct kprobe_regs *regs)
 	return irqs_off(regs->flags);
 }
 /*
- * Set where the probed code continues. The pre_handler then returns true, and its probe has KPROBE_FLAG_IPMODIFY. At an entry pc
- * is at first that of the instruction after the call site.
+ * Set where the probed code continues. The pre_handler then returns true, and its probe has
+ * KPROBE_FLAG_IPMODIFY. At an entry pc is at first that of the instruction after the call site.
  */
 static inline void kprobe_set_pc(const struct kprobe_regs *regs, unsigned long pc)
 {
@@ -183,7 +195,10 @@ int kprobe_write(const struct text_word *words, unsigned count);
 int kprobe_function(unsigned long addr, unsigned long *offset, unsigned long *site);
 /* The address of the traced function @name; 0: there is none. */
 unsigned long kprobe_lookup_name(const char *name);
-/* How the instruction at @addr, @offset bytes into its function, can be executed elsewhere; prints why it cannot. */
+/*
+ * How the instruction at @addr, @offset bytes into its function, can be executed elsewhere; prints
+ * why it cannot.
+ */
 enum probe_how kprobe_classify_at(unsigned long addr, unsigned long offset);
 
 #endif

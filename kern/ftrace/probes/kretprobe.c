@@ -1,11 +1,15 @@
-/* kretprobe: an fprobe on one function, whose entry data are the instance, and a count of the calls in flight. */
+/*
+ * kretprobe: an fprobe on one function, whose entry data are the instance, and a count of the calls
+ * in flight.
+ */
 #include "kretprobe.h"
 
 #include "asm-ftrace/regs.h"
 #include "cpu.h"
 #include "errno.h"
 
-static int enter_call(struct fprobe *fp, unsigned long ip, unsigned long ret_ip, struct ftrace_regs *regs, void *data)
+static int enter_call(struct fprobe *fp, unsigned long ip, unsigned long ret_ip,
+		      struct ftrace_regs *regs, void *data)
 {
 #if LAB_START == 8
 	return 1;
@@ -30,7 +34,8 @@ out:
 #endif
 }
 
-static void leave_call(struct fprobe *fp, unsigned long ip, unsigned long ret_ip, struct ftrace_regs *regs, void *data)
+static void leave_call(struct fprobe *fp, unsigned long ip, unsigned long ret_ip,
+		       struct ftrace_regs *regs, void *data)
 {
 #if LAB_START != 8
 	struct kretprobe *rp = container_of(fp, struct kretprobe, fp);
@@ -63,7 +68,8 @@ int register_kretprobe(struct kretprobe *rp)
 		rp->maxactive = MAX(10, 2 * (int)nr_cpus);
 	rp->active = 0;
 	rp->nmissed = 0;
-	rp->fp = (struct fprobe){enter_call, leave_call, lose_call, sizeof(struct kretprobe_instance) + rp->data_size};
+	rp->fp = (struct fprobe){enter_call, leave_call, lose_call,
+				 sizeof(struct kretprobe_instance) + rp->data_size};
 	return rp->kp.addr ? register_fprobe_ips(&rp->fp, &rp->kp.addr, 1) :
 			     register_fprobe_syms(&rp->fp, &rp->kp.symbol_name, 1);
 #endif

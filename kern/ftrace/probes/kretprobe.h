@@ -36,7 +36,11 @@ struct kretprobe {
 
 	/* Written by kretprobe.c and fprobe.c only. */
 	int active; /* calls in flight */
-	struct fprobe fp; /* fp.nmissed: calls that found no room on their shadow stack, as far as fprobe.h counts them */
+	/*
+	 * fp.nmissed: calls that found no room on their shadow stack, as far as fprobe.h counts
+	 * them
+	 */
+	struct fprobe fp;
 };
 #define KRETPROBE_DATA_MAX (FPROBE_DATA_MAX - (int)sizeof(struct kretprobe_instance))
 

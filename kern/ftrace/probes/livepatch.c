@@ -9,9 +9,13 @@
 #include "thread.h"
 #include "tracer.h"
 
-static void klp_call(unsigned long ip, unsigned long parent_ip, struct ftrace_ops *op, struct ftrace_regs *regs);
+static void klp_call(unsigned long ip, unsigned long parent_ip, struct ftrace_ops *op,
+		     struct ftrace_regs *regs);
 
-/* klp_call() has no guard against recursion: a patched function is also replaced when a tracer's handler calls it. */
+/*
+ * klp_call() has no guard against recursion: a patched function is also replaced when a tracer's
+ * handler calls it.
+ */
 static struct ftrace_ops klp_op = {
 	.func = klp_call,
 	.flags = FTRACE_OPS_FL_IPMODIFY | FTRACE_OPS_FL_RECURSION,
@@ -42,7 +46,8 @@ static void remove_patch(struct klp_patch *patch)
 {
 	for (struct klp_func *f = patch->funcs; !is_end(f); f++)
 		probe_site_remove(&patched, &f->site);
-	probe_sites_update(&patched); /* after an error, sites without an entry still call klp_call(), which changes nothing */
+	/* after an error, sites without an entry still call klp_call(), which changes nothing */
+	probe_sites_update(&patched);
 }
 
 bool klp_within(unsigned long start, unsigned long end)
@@ -52,7 +57,9 @@ bool klp_within(unsigned long start, unsigned long end)
 	mutex_lock(&klp_lock);
 	for (unsigned i = 0; i < PROBE_BUCKETS; i++)
 		for (struct probe_site *site = patched.buckets[i]; site; site = site->next)
-			is |= IS_WITHIN(site, start, end - start) || IS_WITHIN(container_of(site, struct klp_func, site)->new_func, start, end - start);
+			is |= IS_WITHIN(site, start, end - start) ||
+			      IS_WITHIN(container_of(site, struct klp_func, site)->new_func, start,
+					end - start);
 	mutex_unlock(&klp_lock);
 	return is;
 }
@@ -60,7 +67,8 @@ bool klp_within(unsigned long start, unsigned long end)
 /* ---- Lab 8 is from here to the end. ---- */
 
 /* Of the function's enabled patches the last one in the table, which is the newest, is used. */
-static void klp_call(unsigned long ip, unsigned long parent_ip, struct ftrace_ops *op, struct ftrace_regs *regs)
+static void klp_call(unsigned long ip, unsigned long parent_ip, struct ftrace_ops *op,
+		     struct ftrace_regs *regs)
 {
 #if LAB_START != 8
 	for_each_probe_site(site, &patched, ip) {
@@ -88,7 +96,8 @@ static int add_patch(struct klp_patch *patch)
 		f->patch = patch;
 		probe_site_add(&patched, &f->site);
 	}
-	err = probe_sites_update(&patched); /* with a grace period: every CPU sees all entries before the store */
+	/* with a grace period: every CPU sees all entries before the store */
+	err = probe_sites_update(&patched);
 	if (err)
 		remove_patch(patch);
 	return err;

@@ -57,7 +57,10 @@ struct klp_patch {
  */
 int klp_enable_patch(struct klp_patch *patch);
 int klp_disable_patch(struct klp_patch *patch);
-/* Is the struct klp_func of an enabled patch, or its new function, in [start, end)? Context: thread. */
+/*
+ * Is the struct klp_func of an enabled patch, or its new function, in [start, end)? Context:
+ * thread.
+ */
 #ifdef CONFIG_KPROBES
 bool klp_within(unsigned long start, unsigned long end);
 #else

@@ -6,7 +6,8 @@
  *	enum probe_how probe_classify(u32 insn)
  *		how a copy of @insn can be executed.
  *
- *	unsigned long probe_emulate(u32 insn, unsigned long pc, unsigned long *x, unsigned long flags)
+ *	unsigned long probe_emulate(u32 insn, unsigned long pc, unsigned long *x, unsigned long
+ *	flags)
  *		execute @insn, which is PROBE_EMULATED, as if it were at @pc. @x: the
  *		general registers; @flags: arm64's PSTATE. Return: the next pc.
  *
@@ -35,8 +36,10 @@
 enum probe_how {
 	PROBE_SLOT,		 /* the same anywhere: a copy is executed in a slot */
 	PROBE_EMULATED,		 /* it depends on pc: probe_emulate() */
-	PROBE_REFUSED_EXCLUSIVE, /* an exception between a pair would make the second fail for ever */
-	PROBE_REFUSED_SYSTEM,	 /* traps, changes the machine's state, or reads what an exception overwrites */
+	/* an exception between a pair would make the second fail for ever */
+	PROBE_REFUSED_EXCLUSIVE,
+	/* traps, changes the machine's state, or reads what an exception overwrites */
+	PROBE_REFUSED_SYSTEM,
 	PROBE_REFUSED_UNKNOWN,	 /* no instruction that the kernel is compiled to */
 };
 

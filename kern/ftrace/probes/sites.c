@@ -1,4 +1,7 @@
-/* The table of the functions that fprobes and live patches want, and the filter that is made from it (sites.h). */
+/*
+ * The table of the functions that fprobes and live patches want, and the filter that is made from
+ * it (sites.h).
+ */
 #include "sites.h"
 
 #include "asm-ftrace/hook.h"
@@ -56,7 +59,10 @@ static int set_filter(struct probe_sites *t, struct ftrace_filter *filter)
 	return err;
 }
 
-/* rmmod marks the module first, and then looks for the table's ops and entries. It may have looked before they were there. */
+/*
+ * rmmod marks the module first, and then looks for the table's ops and entries. It may have looked
+ * before they were there.
+ */
 static int check_modules(struct probe_sites *t)
 {
 	int err = 0;
@@ -118,5 +124,8 @@ int probe_find_function(const char *name, unsigned long addr, struct dyn_ftrace 
 				return -EINVAL;
 			*found = rec;
 		}
-	return *found && !((*found)->flags & FTRACE_FL_DISABLED) && !module_is_going(ftrace_ip(*found)) ? 0 : -ENOENT;
+	return *found && !((*found)->flags & FTRACE_FL_DISABLED) &&
+			       !module_is_going(ftrace_ip(*found))
+		       ? 0
+		       : -ENOENT;
 }

@@ -24,7 +24,8 @@ struct probe_site {
 #define PROBE_BUCKETS 256
 struct probe_sites {
 	struct probe_site *buckets[PROBE_BUCKETS];
-	struct ftrace_ops *op;	  /* one of the two; its filter is the functions that have an entry */
+	/* one of the two; its filter is the functions that have an entry */
+	struct ftrace_ops *op;
 	struct fgraph_ops *graph;
 	bool registered;
 	u32 count;
@@ -35,9 +36,12 @@ static inline struct probe_site **probe_bucket(struct probe_sites *t, unsigned l
 	return &t->buckets[ip / 16 % PROBE_BUCKETS]; /* few functions are shorter than 16 bytes */
 }
 
-/* For each entry @site of the function at @at, in the order in which they were added. Any context. */
+/*
+ * For each entry @site of the function at @at, in the order in which they were added. Any context.
+ */
 #define for_each_probe_site(site, t, at)                                                      \
-	for (struct probe_site *site = READ_ONCE(*probe_bucket(t, at)); site; site = READ_ONCE(site->next)) \
+	for (struct probe_site *site = READ_ONCE(*probe_bucket(t, at)); site;                 \
+	     site = READ_ONCE(site->next))                                                    \
 		if (site->ip == (at))
 
 void probe_site_add(struct probe_sites *t, struct probe_site *site);
@@ -53,9 +57,9 @@ void probe_site_remove(struct probe_sites *t, struct probe_site *site);
 int probe_sites_update(struct probe_sites *t);
 
 /*
- * The record of the function @name, or of the one at @addr if @name is NULL.
- * -ENOENT: no such function has a call site, or its module is about to be removed; -EINVAL: several have the name, or
- * not exactly one of @name and @addr is given. Context: thread, ftrace_lock held.
+ * The record of the function @name, or of the one at @addr if @name is NULL. -ENOENT: no such
+ * function has a call site, or its module is about to be removed; -EINVAL: several have the name,
+ * or not exactly one of @name and @addr is given. Context: thread, ftrace_lock held.
  */
 int probe_find_function(const char *name, unsigned long addr, struct dyn_ftrace **found);
 

@@ -12,7 +12,8 @@
 #define POSITION_BITS RB_SLOT_POSITION_BITS
 #define POSITION(word) ((word) & ((1ull << POSITION_BITS) - 1))
 #define PAGE(word) RB_SLOT_PAGE(word)
-_Static_assert(RB_MAX_BYTES / RB_PAGE_DATA + 2 < 1 << (63 - POSITION_BITS), "a page's number has the bits between EMPTY and the position");
+_Static_assert(RB_MAX_BYTES / RB_PAGE_DATA + 2 < 1 << (63 - POSITION_BITS),
+	       "a page's number has the bits between EMPTY and the position");
 
 static u64 slot_word(u32 desc, u64 position)
 {
@@ -48,14 +49,20 @@ static void open_page(struct ring_buffer_cpu *rb, u32 desc, u64 now)
 	struct rb_page *page = d->page;
 
 	WRITE_ONCE(page->commit, 0);
-	barrier(); /* first a page without events: if the machine is reset here, its old events must not seem new */
+	/*
+	 * first a page without events: if the machine is reset here, its old events must not seem
+	 * new
+	 */
+	barrier();
 	d->first = rb->accepted;
 	page->time_stamp = now;
 	rb->page = page;
 	rb->desc = desc;
 }
 
-/* Advance to the next position. False: its slot has an unread page, which may not be overwritten. */
+/*
+ * Advance to the next position. False: its slot has an unread page, which may not be overwritten.
+ */
 static bool next_page(struct ring_buffer_cpu *rb, u64 now)
 {
 	u64 position = rb->position + 1;
@@ -162,7 +169,10 @@ void rb_reset(struct ring_buffer_cpu *rb)
 	rb->position = rb->slot = 0;
 	rb->next_position = rb->offset = 0;
 	rb->accepted = rb->dropped = rb->overrun = 0;
-	/* Far from any time, so that the first event takes the long path, which sets its page's time. */
+	/*
+	 * Far from any time, so that the first event takes the long path, which sets its page's
+	 * time.
+	 */
 	rb->last_ts = 1ull << 63;
 	rb->closed_bytes = rb->overrun_bytes = rb->read_bytes = 0;
 	rb->ts = rb->seq = rb->lost = rb->read = 0;
@@ -224,7 +234,10 @@ static void move_pages(struct ring_buffer_cpu *rb, struct rb_resize *m)
 		m->spare[m->nr_spare++] = rb->pages[PAGE(rb->slots[p])].page;
 }
 
-/* Give each slot without a page a spare page, or a new one if no spare is left; free the unused spares. */
+/*
+ * Give each slot without a page a spare page, or a new one if no spare is left; free the unused
+ * spares.
+ */
 static void fill_slots(struct rb_resize *m)
 {
 	struct rb_page **fresh = m->fresh;

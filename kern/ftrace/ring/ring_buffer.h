@@ -5,10 +5,10 @@
  *	| time_stamp 8 | commit 8 | event | event | ...                  4096 |
  *	event: | type_len 5, time_delta 27 | payload: type_len words |
  *
- * The writer is the CPU itself, with interrupts masked. It never waits. Until its
- * page is full, it stores only into that page and into its own fields (below), and
- * touches no slot. The pages are in a ring of slots. Positions count pages and never repeat; the page of
- * position p is in slot p % nr_slots. A slot is one word:
+ * The writer is the CPU itself, with interrupts masked. It never waits. Until its page is full, it
+ * stores only into that page and into its own fields (below), and touches no slot. The pages are in
+ * a ring of slots. Positions count pages and never repeat; the page of position p is in slot p %
+ * nr_slots. A slot is one word:
  *
  *	| EMPTY 1 | page 20 | position 43 |
  *
@@ -75,13 +75,15 @@ struct rb_page {
 /* type_len: 1..28 words of payload; 0: the next word is 4 + the payload's bytes; or */
 enum { RB_TYPE_MAX_WORDS = 28, RB_PADDING = 29, RB_TIME_EXTEND = 30, RB_TIME_STAMP = 31 };
 #define RB_DELTA_BITS 27
-#define RB_EVENT_MAX (RB_PAGE_DATA - 8) /* payload that fits a page of its own, with its length word */
+/* payload that fits a page of its own, with its length word */
+#define RB_EVENT_MAX (RB_PAGE_DATA - 8)
 
 /* Reasons for function_trace_call() to leave its short path; the last two still record. */
 #define RB_OFF 1     /* tracing_on is 0 */
 #define RB_STOPPED 2 /* being changed */
 #define RB_CLOCK 4   /* the clock is not clock_ns() */
-#define RB_ASK 8     /* the tracer has work that the short path skips: trace_graph.c, func_stack_trace */
+/* the tracer has work that the short path skips: trace_graph.c, func_stack_trace */
+#define RB_ASK 8
 
 /* A slot's word, of which ring_region.c reads these two parts in what an earlier boot left. */
 #define RB_SLOT_EMPTY (1ull << 63)
@@ -187,7 +189,10 @@ int rb_resize_prepare(struct ring_buffer_cpu *rb, unsigned long nr_slots, struct
 void rb_resize_apply(struct ring_buffer_cpu *rb, struct rb_resize *m);
 void rb_resize_cancel(struct rb_resize *m);
 
-/* Make a buffer, for ever, of the caller's memory: @nr_slots slots, and nr_slots + 1 descs that name the pages. */
+/*
+ * Make a buffer, for ever, of the caller's memory: @nr_slots slots, and nr_slots + 1 descs that
+ * name the pages.
+ */
 void rb_place(struct ring_buffer_cpu *rb, u64 *slots, struct rb_desc *pages, u32 nr_slots);
 
 void rb_reset(struct ring_buffer_cpu *rb); /* empty, all counters 0 */
@@ -219,7 +224,10 @@ void rb_iter_next(struct rb_iter *it);
 
 /* ---- Counts. Exact while the writer is stopped and no reader consumes. ---- */
 
-/* Events that come or go during the call may be counted. All three counts only grow, so with `accepted` last the result is never below 0. */
+/*
+ * Events that come or go during the call may be counted. All three counts only grow, so with
+ * `accepted` last the result is never below 0.
+ */
 static inline u64 rb_entries(const struct ring_buffer_cpu *rb)
 {
 	u64 gone = READ_ONCE(rb->overrun) + READ_ONCE(rb->read);

@@ -23,7 +23,8 @@ u64 rb_region_hash(const void *data, size_t size)
 
 static unsigned long index_bytes(u32 nr_slots)
 {
-	return ALIGN_UP(nr_slots * sizeof(u64) + (nr_slots + 1) * sizeof(struct rb_desc), RB_PAGE_SIZE);
+	return ALIGN_UP(nr_slots * sizeof(u64) + (nr_slots + 1) * sizeof(struct rb_desc),
+			RB_PAGE_SIZE);
 }
 
 static unsigned long ring_bytes(u32 nr_slots)
@@ -63,7 +64,8 @@ static u64 checksum(const struct rb_region *r)
 
 /* ---- For this boot's events ---- */
 
-void rb_region_make(struct rb_region *r, u64 size, u32 nr_cpus, u64 build_id, struct ring_buffer_cpu *rb)
+void rb_region_make(struct rb_region *r, u64 size, u32 nr_cpus, u64 build_id,
+		    struct ring_buffer_cpu *rb)
 {
 	struct rb_region header = {MAGIC, build_id, size, nr_cpus, slots_for(size, nr_cpus)};
 
@@ -164,7 +166,8 @@ struct copy {
 	u64 ts; /* of the last event */
 };
 
-static void copy_page(struct copy *c, u32 desc, u32 (*accept)(const void *data, u32 len), struct rb_refused *refused)
+static void copy_page(struct copy *c, u32 desc, u32 (*accept)(const void *data, u32 len),
+		      struct rb_refused *refused)
 {
 	const struct rb_page *page = &c->ring.pages[desc];
 	u64 ts = c->ts;
@@ -177,21 +180,26 @@ static void copy_page(struct copy *c, u32 desc, u32 (*accept)(const void *data, 
 		refused->pages++;
 }
 
-/* The descriptor of the unread page in the slot whose word is @word; NULL: there is no unread page. */
+/*
+ * The descriptor of the unread page in the slot whose word is @word; NULL: there is no unread page.
+ */
 static const struct rb_desc *unread(const struct ring *ring, u32 nr_slots, u64 word)
 {
-	return word & RB_SLOT_EMPTY || RB_SLOT_PAGE(word) > nr_slots ? NULL : &ring->descs[RB_SLOT_PAGE(word)];
+	return word & RB_SLOT_EMPTY || RB_SLOT_PAGE(word) > nr_slots
+		       ? NULL
+		       : &ring->descs[RB_SLOT_PAGE(word)];
 }
 
 /*
- * The slots are in the order of time, from the one after the newest page's on. The page that no slot
- * names is the reader's; it comes before the first page that is newer.
+ * The slots are in the order of time, from the one after the newest page's on. The page that no
+ * slot names is the reader's; it comes before the first page that is newer.
  */
 void rb_region_copy(const struct rb_region *r, unsigned cpu, struct ring_buffer_cpu *to,
 		    u32 (*accept)(const void *data, u32 len), struct rb_refused *refused)
 {
 	u32 n = r->nr_slots, newest = 0;
-	u64 first = 0, held = n * (n + 1ull) / 2; /* the sum of all pages' numbers, minus those that are in slots */
+	/* the sum of all pages' numbers, minus those that are in slots */
+	u64 first = 0, held = n * (n + 1ull) / 2;
 	struct copy c = {ring_of(r, n, cpu), to, 0};
 	const struct rb_desc *d;
 

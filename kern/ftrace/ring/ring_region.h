@@ -25,8 +25,9 @@
  * - A page that a reader consumed: its slot's word has RB_SLOT_EMPTY, and it is not
  *   shown. The page that the reader holds has no slot. It may be the writer's, so it is shown
  *   whole, with events that were consumed.
- * A reset leaves what had reached memory. On arm64 the kernel writes the region back from the caches
- * before it resets the machine (firmware_poweroff()). Before any other reset, and on riscv64, nothing does.
+ * A reset leaves what had reached memory. On arm64 the kernel writes the region back from the
+ * caches before it resets the machine (firmware_poweroff()). Before any other reset, and on
+ * riscv64, nothing does.
  */
 #ifndef FTRACE_RING_REGION_H
 #define FTRACE_RING_REGION_H
@@ -35,7 +36,8 @@
 
 struct rb_region {
 	u64 magic;
-	u64 build_id; /* of the kernel that wrote it: its addresses mean the functions of this kernel only */
+	/* of the kernel that wrote it: its addresses mean the functions of this kernel only */
+	u64 build_id;
 	u64 size;
 	u32 nr_cpus, nr_slots;
 	u64 checksum; /* of the fields before it */
@@ -50,14 +52,15 @@ u64 rb_region_hash(const void *data, size_t size);
  * @size: RB_REGION_MIN for each CPU at least, RB_MAX_BYTES at most.
  */
 #define RB_REGION_MIN KiB(32)
-void rb_region_make(struct rb_region *r, u64 size, u32 nr_cpus, u64 build_id, struct ring_buffer_cpu *rb);
+void rb_region_make(struct rb_region *r, u64 size, u32 nr_cpus, u64 build_id,
+		    struct ring_buffer_cpu *rb);
 
 /* Why this boot cannot show what the region holds, as the end of a sentence; NULL: it can. */
 const char *rb_region_refusal(const struct rb_region *r, u64 size, u32 nr_cpus, u64 build_id);
 
 /*
- * Write the events of @cpu to @to, an empty buffer of at least r->nr_slots + 1 slots. For each event
- * accept() returns the length to keep, which is not larger than @len; 0: it is refused. Only
+ * Write the events of @cpu to @to, an empty buffer of at least r->nr_slots + 1 slots. For each
+ * event accept() returns the length to keep, which is not larger than @len; 0: it is refused. Only
  * for a region that rb_region_refusal() does not refuse.
  */
 struct rb_refused {

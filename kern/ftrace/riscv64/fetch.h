@@ -1,4 +1,7 @@
-/* riscv64: the registers of a probed function by name and by number, and loads that may fault, for probe_events/. */
+/*
+ * riscv64: the registers of a probed function by name and by number, and loads that may fault, for
+ * probe_events/.
+ */
 #ifndef FTRACE_FETCH_H
 #define FTRACE_FETCH_H
 
@@ -8,9 +11,10 @@
 #define FETCH_SP 2
 #define FETCH_PC 32
 /* Register n has the n-th name. */
-#define FETCH_NAMES                                                                           \
-	{"zero", "ra", "sp", "gp", "tp", "t0", "t1", "t2", "s0", "s1", "a0", "a1", "a2", "a3", "a4", "a5", "a6", \
-	 "a7", "s2", "s3", "s4", "s5", "s6", "s7", "s8", "s9", "s10", "s11", "t3", "t4", "t5", "t6", "epc"}
+#define FETCH_NAMES \
+	{"zero", "ra", "sp", "gp", "tp", "t0", "t1", "t2", "s0", "s1", "a0", "a1", "a2", \
+	 "a3", "a4", "a5", "a6", "a7", "s2", "s3", "s4", "s5", "s6", "s7", "s8", "s9", \
+	 "s10", "s11", "t3", "t4", "t5", "t6", "epc"}
 
 /*
  * bool probe_load(unsigned long at, unsigned long *value), for 1 or 8 bytes: the
@@ -31,7 +35,10 @@ static inline unsigned long *ftrace_regs_reg(struct ftrace_regs *regs, unsigned 
 		return &regs->arg[n - 10];
 	return n == 1 ? &regs->link : n == 2 ? &regs->sp : n == 8 ? &regs->fp : NULL;
 }
-/* Is a register that is saved at an entry also saved at a return? return_to_handler saves a0 and a1, and not a2 to a7. */
+/*
+ * Is a register that is saved at an entry also saved at a return? return_to_handler saves a0 and
+ * a1, and not a2 to a7.
+ */
 static inline bool fetch_at_return(unsigned n)
 {
 	return n < 12 || n >= 18;

@@ -17,12 +17,28 @@
 #define RS1(insn)    ((insn) >> 15 & 31)
 #define RS2(insn)    ((insn) >> 20 & 31)
 #define AMO_KIND(insn) ((insn) >> 27)
-enum { OP_LOAD = 0x03, OP_FENCE = 0x0f, OP_IMM = 0x13, OP_AUIPC = 0x17, OP_IMM_32 = 0x1b, OP_STORE = 0x23,
-       OP_AMO = 0x2f, OP_OP = 0x33, OP_LUI = 0x37, OP_OP_32 = 0x3b, OP_BRANCH = 0x63, OP_JALR = 0x67,
-       OP_JAL = 0x6f, OP_SYSTEM = 0x73 };
+enum {
+	OP_LOAD = 0x03,
+	OP_FENCE = 0x0f,
+	OP_IMM = 0x13,
+	OP_AUIPC = 0x17,
+	OP_IMM_32 = 0x1b,
+	OP_STORE = 0x23,
+	OP_AMO = 0x2f,
+	OP_OP = 0x33,
+	OP_LUI = 0x37,
+	OP_OP_32 = 0x3b,
+	OP_BRANCH = 0x63,
+	OP_JALR = 0x67,
+	OP_JAL = 0x6f,
+	OP_SYSTEM = 0x73
+};
 enum { AMO_LR = 2, AMO_SC = 3 };
 
-/* Access to sstatus, sie, sip and the counters. A breakpoint overwrites sepc, scause, stval and (in entry.S) sscratch. */
+/*
+ * Access to sstatus, sie, sip and the counters. A breakpoint overwrites sepc, scause, stval and (in
+ * entry.S) sscratch.
+ */
 static inline enum probe_how probe_classify_csr(u32 insn)
 {
 	u32 csr = insn >> 20;
@@ -38,10 +54,14 @@ static inline enum probe_how probe_classify_amo(u32 insn)
 {
 	if (FUNCT3(insn) != 2 && FUNCT3(insn) != 3)
 		return PROBE_REFUSED_UNKNOWN;
-	return AMO_KIND(insn) == AMO_LR || AMO_KIND(insn) == AMO_SC ? PROBE_REFUSED_EXCLUSIVE : PROBE_SLOT;
+	return AMO_KIND(insn) == AMO_LR || AMO_KIND(insn) == AMO_SC ? PROBE_REFUSED_EXCLUSIVE
+								    : PROBE_SLOT;
 }
 
-/* The return from an exception restores neither sp nor tp from the frame: an emulated instruction may not set them. */
+/*
+ * The return from an exception restores neither sp nor tp from the frame: an emulated instruction
+ * may not set them.
+ */
 static inline enum probe_how probe_classify_emulated(u32 insn)
 {
 	return RD(insn) == 2 || RD(insn) == 4 ? PROBE_REFUSED_SYSTEM : PROBE_EMULATED;
@@ -95,7 +115,8 @@ static inline bool probe_branches(u32 insn, unsigned long a, unsigned long b)
 	return is != (f & 1);
 }
 
-static inline unsigned long probe_emulate(u32 insn, unsigned long pc, unsigned long *x, unsigned long flags)
+static inline unsigned long probe_emulate(u32 insn, unsigned long pc, unsigned long *x,
+					  unsigned long flags)
 {
 	unsigned long a = RS1(insn) ? x[RS1(insn)] : 0, b = RS2(insn) ? x[RS2(insn)] : 0;
 	unsigned long after = pc + 4, next = after, value = after;
@@ -106,14 +127,16 @@ static inline unsigned long probe_emulate(u32 insn, unsigned long pc, unsigned l
 		value = pc + (long)(s32)(insn & ~0xfffu);
 		break;
 	case OP_JAL:
-		next = pc + (sign * 0x100000 | (insn & 0xff000) | (insn >> 9 & 0x800) | (insn >> 20 & 0x7fe));
+		next = pc + (sign * 0x100000 | (insn & 0xff000) | (insn >> 9 & 0x800) |
+			     (insn >> 20 & 0x7fe));
 		break;
 	case OP_JALR:
 		next = (a + ((s32)insn >> 20)) & ~1ul;
 		break;
 	default: /* a branch has no destination register */
 		if (probe_branches(insn, a, b))
-			next = pc + (sign * 0x1000 | (insn << 4 & 0x800) | (insn >> 20 & 0x7e0) | (insn >> 7 & 0x1e));
+			next = pc + (sign * 0x1000 | (insn << 4 & 0x800) | (insn >> 20 & 0x7e0) |
+				     (insn >> 7 & 0x1e));
 		return next;
 	}
 	if (RD(insn))
@@ -126,7 +149,8 @@ static inline bool probe_jump(unsigned long from, unsigned long to, u32 *insn)
 {
 	unsigned long off = to - from;
 
-	*insn = off >> 63 << 31 | (off & 0x7fe) << 20 | (off & 0x800) << 9 | (off & 0xff000) | INSN_JAL;
+	*insn = off >> 63 << 31 | (off & 0x7fe) << 20 | (off & 0x800) << 9 | (off & 0xff000) |
+		INSN_JAL;
 	return off + INSN_REACH < 2 * INSN_REACH;
 }
 

@@ -19,7 +19,8 @@ struct ftrace_regs {
 #ifdef __clang__
 	unsigned long t[6]; /* t2-t6: Clang passes further arguments of local functions there */
 #else
-	unsigned long t[2]; /* t2: GCC's nested functions find their static chain there; sp stays a multiple of 16 */
+	/* t2: GCC's nested functions find their static chain there; sp stays a multiple of 16 */
+	unsigned long t[2];
 #endif
 	unsigned long sp; /* at the call site: the caller's */
 	unsigned long pc;

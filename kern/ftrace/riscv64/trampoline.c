@@ -1,4 +1,7 @@
-/* riscv64: trampolines; modules/trampoline.h says what each function does, and of which instructions one is made. */
+/*
+ * riscv64: trampolines; modules/trampoline.h says what each function does, and of which
+ * instructions one is made.
+ */
 #include "trampoline.h"
 
 #include "errno.h"
@@ -41,7 +44,8 @@ void trampoline_describe(char *buf, size_t size, const u32 word[TRAMPOLINE_WORDS
 	unsigned long target;
 
 	if (trampoline_target(0, word, &target))
-		snprintf(buf, size, "auipc t1, %#x; jalr x0, %d(t1)", word[0] >> 12, (s32)word[1] >> 20);
+		snprintf(buf, size, "auipc t1, %#x; jalr x0, %d(t1)", word[0] >> 12,
+			 (s32)word[1] >> 20);
 	else
 		snprintf(buf, size, "no trampoline");
 }

@@ -3,7 +3,7 @@
     *_kt.c      in a kernel with TESTS=1: commands of the shell that check promises (kt.h);
                 kern/tests/run_qemu.py types them, stages.mk says which lab's kernel has which
     bench*      what tracing costs, in instructions: bench.py (`make bench`) and bench*_kt.c
-    *_test.cc   on the host: files of the kernel, which the first line names (`// needs:`);
+    *_test.cc   on the host: files of the kernel, which the first lines name (`// needs:`);
                 fake_* has what they call of other files; `make host-tests`
     *_test.h    such a test of both architectures, for two .cc files
     *_fuzz.c    on the host, under libFuzzer: `make fuzz`

@@ -14,7 +14,10 @@ u64 bench_cost_of(void (*fn)(void));
 u64 bench_cost_of_events(void);
 void bench_report(const char *key, u64 instructions);
 
-/* Each stage has its own. kt_bench_traced is in the filter, and no tracer is on. @nop: the cost of the calls without a tracer. */
+/*
+ * Each stage has its own. kt_bench_traced is in the filter, and no tracer is on. @nop: the cost of
+ * the calls without a tracer.
+ */
 void bench_graph(u64 nop);
 /* The last stage's, called by its bench_graph(). */
 void bench_probes(u64 nop);

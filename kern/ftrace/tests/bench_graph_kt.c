@@ -24,7 +24,8 @@ static notrace void second_return(struct ftrace_graph_ret *trace, struct fgraph_
 static u64 returns;
 static struct ftrace_filter filters[2];
 static struct fgraph_ops second = {second_entry, second_return, &filters[0], &returns, .idx = -1},
-			 elsewhere = {second_entry, second_return, &filters[1], &returns, .idx = -1};
+			 elsewhere = {second_entry, second_return, &filters[1], &returns,
+				      .idx = -1};
 
 static void register_user(struct fgraph_ops *user, bool notrace_list)
 {

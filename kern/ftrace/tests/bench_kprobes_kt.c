@@ -13,7 +13,8 @@ static bool bench_handler(struct kprobe *p, struct kprobe_regs *regs)
 
 static void bench_probe(const char *key, unsigned long offset, u64 nop)
 {
-	struct kprobe p = {.symbol_name = "kt_bench_traced", .offset = offset, .pre_handler = bench_handler};
+	struct kprobe p = {
+		.symbol_name = "kt_bench_traced", .offset = offset, .pre_handler = bench_handler};
 
 	if (register_kprobe(&p))
 		return;

@@ -44,7 +44,10 @@ static notrace __noinline u64 cost_of(void (*fn)(void))
 	return end - start;
 }
 
-/* Begins with an empty buffer, so the page switches are the same each time; the least of three runs, because the clock has steps. */
+/*
+ * Begins with an empty buffer, so the page switches are the same each time; the least of three
+ * runs, because the clock has steps.
+ */
 u64 bench_cost_of(void (*fn)(void))
 {
 	u64 least = ~0ull;

@@ -15,11 +15,13 @@ __noinline notrace void kt_bench_patched(void)
 	barrier();
 }
 
-static notrace int enter(struct fprobe *fp, unsigned long ip, unsigned long ret_ip, struct ftrace_regs *regs, void *data)
+static notrace int enter(struct fprobe *fp, unsigned long ip, unsigned long ret_ip,
+			 struct ftrace_regs *regs, void *data)
 {
 	return 0;
 }
-static notrace void leave(struct fprobe *fp, unsigned long ip, unsigned long ret_ip, struct ftrace_regs *regs, void *data)
+static notrace void leave(struct fprobe *fp, unsigned long ip, unsigned long ret_ip,
+			  struct ftrace_regs *regs, void *data)
 {
 }
 static inline void fill(struct function_entry *e, const struct kretprobe_instance *ri)
@@ -42,16 +44,19 @@ static notrace __noinline int write_slowly(struct kretprobe_instance *ri)
 /* By the short path (trace_event.h), as an event of a fixed size can be written. */
 static notrace int write_event(struct kretprobe_instance *ri, struct ftrace_regs *regs)
 {
-	struct ring_buffer_cpu *rb = (void *)((char *)&global_trace + (unsigned long)this_cpu()->ftrace);
+	struct ring_buffer_cpu *rb =
+		(void *)((char *)&global_trace + (unsigned long)this_cpu()->ftrace);
 	unsigned long flags = irq_save();
-	u64 now = clock_ns(), delta = now - rb->last_ts, end = event_end(rb->page, EVENT_WORDS(struct function_entry));
+	u64 now = clock_ns(), delta = now - rb->last_ts,
+	    end = event_end(rb->page, EVENT_WORDS(struct function_entry));
 	struct function_entry *e;
 
 	if (unlikely(rb->slow) || unlikely(!event_fits(delta, end))) {
 		irq_restore(flags);
 		return write_slowly(ri);
 	}
-	e = event_start(rb, rb->page, end, now, delta, TRACE_FN, EVENT_WORDS(struct function_entry), flags);
+	e = event_start(rb, rb->page, end, now, delta, TRACE_FN, EVENT_WORDS(struct function_entry),
+			flags);
 	fill(e, ri);
 	event_commit(rb->page, end);
 	irq_restore(flags);
@@ -126,7 +131,10 @@ static u64 event_of(void (*fn)(void))
 	return on - off;
 }
 
-/* bench_module KEY: mt_hello is loaded. What an event of its function costs more than one of the kernel's. */
+/*
+ * bench_module KEY: mt_hello is loaded. What an event of its function costs more than one of the
+ * kernel's.
+ */
 static int bench_module_command(int argc, char **argv)
 {
 	struct module *owner;
@@ -144,4 +152,5 @@ static int bench_module_command(int argc, char **argv)
 	set_cpu_affinity(-1);
 	return 0;
 }
-SHELL_COMMAND("bench_module", bench_module_command, "KEY", "the cost of an event of a module's function");
+SHELL_COMMAND("bench_module", bench_module_command, "KEY",
+	      "the cost of an event of a module's function");

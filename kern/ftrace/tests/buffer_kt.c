@@ -39,7 +39,9 @@ static void irq_hammer(void *unused)
 	irq_calls[this_cpu()->index] += 50;
 }
 
-/* What must hold for a CPU's events: nothing; their order; their order, and every gap is counted. */
+/*
+ * What must hold for a CPU's events: nothing; their order; their order, and every gap is counted.
+ */
 enum known { ANY, ORDER, GAPS };
 
 static void check_event(unsigned cpu, const struct rb_event *ev, enum known known)
@@ -48,7 +50,8 @@ static void check_event(unsigned cpu, const struct rb_event *ev, enum known know
 	u64 number = get_address(e->parent_ip);
 
 	if (known == ANY) {
-		expect(e->ent.type == TRACE_FN || e->ent.type == TRACE_PRINT, "an event is damaged");
+		expect(e->ent.type == TRACE_FN || e->ent.type == TRACE_PRINT,
+		       "an event is damaged");
 		return;
 	}
 	expect(e->ent.type == TRACE_FN && ev->len == sizeof(*e), "an event is damaged");
@@ -194,7 +197,10 @@ static void test_interrupted(void)
 		check_accounts(i, CALLS + irq_calls[i], ORDER);
 }
 
-/* Calls made while recording is stopped are not written, so the number of events is taken from the buffer itself. */
+/*
+ * Calls made while recording is stopped are not written, so the number of events is taken from the
+ * buffer itself.
+ */
 static void test_resized(void)
 {
 	struct thread *t[NR_CPUS];
@@ -246,11 +252,20 @@ static void disturb(unsigned n)
 	static const struct {
 		const char *text, *file;
 	} writes[] = {
-		{"100", "buffer_size_kb"},  {"counter", "trace_clock"}, {"nop", "current_tracer"},
-		{"8", "buffer_size_kb"},    {"function", "current_tracer"}, {"0", "options/overwrite"},
-		{"", "trace"},		    {"0", "tracing_on"},	{"1", "options/overwrite"},
-		{"hello", "trace_marker"},  {"1", "tracing_on"},	{"local", "trace_clock"},
-		{"", "per_cpu/cpu0/trace"}, {"function", "current_tracer"},
+		{"100", "buffer_size_kb"},
+		{"counter", "trace_clock"},
+		{"nop", "current_tracer"},
+		{"8", "buffer_size_kb"},
+		{"function", "current_tracer"},
+		{"0", "options/overwrite"},
+		{"", "trace"},
+		{"0", "tracing_on"},
+		{"1", "options/overwrite"},
+		{"hello", "trace_marker"},
+		{"1", "tracing_on"},
+		{"local", "trace_clock"},
+		{"", "per_cpu/cpu0/trace"},
+		{"function", "current_tracer"},
 	};
 	unsigned i = n * 7 % ARRAY_SIZE(writes);
 	int err = kt_echo(writes[i].text, writes[i].file, false);
@@ -343,7 +358,8 @@ static void test_without_memory(void)
 	expect(n == -ENOMEM, "a read without memory did not say so");
 	expect(rb_entries(&global_trace.cpu[i]) == 20, "an unread event is missing");
 	n = file_read(f, text, sizeof(text));
-	expect(n > 0 && rb_entries(&global_trace.cpu[i]) == 0, "a later read with memory did not return the events");
+	expect(n > 0 && rb_entries(&global_trace.cpu[i]) == 0,
+	       "a later read with memory did not return the events");
 	file_close(f);
 	set_cpu_affinity(-1);
 }
@@ -362,7 +378,8 @@ static int test_buffer(int argc, char **argv)
 	for (unsigned i = 0; i < ARRAY_SIZE(tests); i++) {
 		wrong = NULL;
 		tests[i].fn();
-		kt_promise(!wrong, "buffer %s: %s", tests[i].name, wrong ?: "every event accounted for");
+		kt_promise(!wrong, "buffer %s: %s", tests[i].name,
+			   wrong ?: "every event accounted for");
 	}
 	set_up(TRACE_BUFFER_SIZE, true);
 	tracing_reset(&global_trace, -1);

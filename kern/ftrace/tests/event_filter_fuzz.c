@@ -1,8 +1,11 @@
-// needs: kern/ftrace/probe_events/event_filter.c kern/ftrace/probe_events/probe_parse.c kern/ftrace/core/glob.c kern/base/string.c kern/base/print.c -DKERNEL_NAMES -Ikern/ftrace/tests/host -Ikern/tests -include kern/tests/host.h -Wno-pointer-sign
+// needs: kern/ftrace/probe_events/event_filter.c kern/ftrace/probe_events/probe_parse.c
+// needs: kern/ftrace/core/glob.c kern/base/string.c kern/base/print.c -DKERNEL_NAMES
+// needs: -Ikern/ftrace/tests/host -Ikern/tests -include kern/tests/host.h -Wno-pointer-sign
 // seeds: filters
 /*
- * libFuzzer's target for the filter of an event: any text; it begins with those of test_probe_events.py. An accepted
- * filter and its negation must disagree on an event. The sanitizers see an access outside of the filter and of the event.
+ * libFuzzer's target for the filter of an event: any text; it begins with those of
+ * test_probe_events.py. An accepted filter and its negation must disagree on an event. The
+ * sanitizers see an access outside of the filter and of the event.
  */
 #include "event_filter.h"
 #include "probe_parse_host.h"
@@ -57,12 +60,14 @@ static struct event_filter *parse(const char *text, const struct probe_def *def)
 	unsigned column;
 	int err = event_filter_parse(text, def, &filter, &error, &column);
 
-	if (!err != !!filter || !err != !error || column > strlen(text) || (filter && strcmp(event_filter_text(filter), text)))
+	if (!err != !!filter || !err != !error || column > strlen(text) ||
+	    (filter && strcmp(event_filter_text(filter), text)))
 		abort();
 	return filter;
 }
 
-static void check(const struct event_filter *filter, const char *text, const struct probe_def *def, const u8 *event)
+static void check(const struct event_filter *filter, const char *text, const struct probe_def *def,
+		  const u8 *event)
 {
 	size_t size = strlen(text) + sizeof("!()");
 	char *negated = malloc(size);

@@ -43,9 +43,12 @@ static void say_store(int sig, siginfo_t *info, void *context)
 	unsigned long at = (unsigned long)info->si_addr;
 
 	if (at - KERNEL_BASE < MAPPED)
-		fprintf(stderr, "a store into text at %#lx: it is written through text_alias() alone\n", at);
+		fprintf(stderr,
+			"a store into text at %#lx: it is written through text_alias() alone\n",
+			at);
 	if (at - ALIAS_BASE < MAPPED)
-		fprintf(stderr, "a store through text's alias at %#lx, while that is not open\n", at);
+		fprintf(stderr, "a store through text's alias at %#lx, while that is not open\n",
+			at);
 	signal(sig, SIG_DFL);
 }
 
@@ -55,7 +58,8 @@ static void map_range(unsigned long offset, size_t size)
 	void *text = (void *)(KERNEL_BASE + offset), *alias = (void *)(ALIAS_BASE + offset);
 	int fd = memfd_create("text", 0);
 
-	if (ftruncate(fd, size) || mmap(text, size, PROT_READ, MAP_SHARED | MAP_FIXED_NOREPLACE, fd, 0) != text ||
+	if (ftruncate(fd, size) ||
+	    mmap(text, size, PROT_READ, MAP_SHARED | MAP_FIXED_NOREPLACE, fd, 0) != text ||
 	    mmap(alias, size, PROT_NONE, MAP_SHARED | MAP_FIXED_NOREPLACE, fd, 0) != alias)
 		abort();
 }
@@ -75,7 +79,8 @@ static void map_text(void)
 
 static void text_access(unsigned long base, int prot)
 {
-	if (mprotect((void *)base, MAPPED, prot) || mprotect((void *)(base + FAKE_FAR - KERNEL_BASE), FAKE_MORE_SIZE, prot))
+	if (mprotect((void *)base, MAPPED, prot) ||
+	    mprotect((void *)(base + FAKE_FAR - KERNEL_BASE), FAKE_MORE_SIZE, prot))
 		abort();
 }
 
@@ -143,8 +148,9 @@ struct ftrace_table *fake_table(void)
 	record_count++;
 	more_regions[0] = (struct ftrace_region){0, FAKE_MORE_STUBS - KERNEL_BASE};
 	more_regions[1] = (struct ftrace_region){0, 0};
-	more_table = (struct ftrace_table){&ftrace_records[record_count], &ftrace_records[record_count], more_regions,
-					   FAKE_MORE, FAKE_MORE + FAKE_MORE_SIZE};
+	more_table =
+		(struct ftrace_table){&ftrace_records[record_count], &ftrace_records[record_count],
+				      more_regions, FAKE_MORE, FAKE_MORE + FAKE_MORE_SIZE};
 	ftrace_kernel_table.next = &more_table;
 	ftrace_text_end = more_table.text_end;
 	return &more_table;
@@ -210,7 +216,8 @@ void mutex_unlock(struct mutex *m)
 }
 static void print(const char *fmt, va_list args)
 {
-	console_length += vsnprintf(fake_console + console_length, sizeof(fake_console) - console_length, fmt, args);
+	console_length += vsnprintf(fake_console + console_length,
+				    sizeof(fake_console) - console_length, fmt, args);
 }
 int printk(const char *fmt, ...)
 {

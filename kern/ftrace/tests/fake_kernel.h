@@ -20,7 +20,8 @@ extern "C" {
 #define FAKE_MORE      (KERNEL_BASE + MiB(6)) /* text that is loaded later, FAKE_MORE_SIZE of it */
 #define FAKE_MORE_SIZE MiB(1)
 #define FAKE_MORE_STUBS (FAKE_MORE + 0x80000)
-#define FAKE_FAR       (KERNEL_BASE + MiB(200)) /* FAKE_MORE_SIZE of it, out of reach of FAKE_STUBS on both architectures */
+/* FAKE_MORE_SIZE of it, out of reach of FAKE_STUBS on both architectures */
+#define FAKE_FAR       (KERNEL_BASE + MiB(200))
 #define FAKE_STUBS     (KERNEL_BASE + 0x80000)
 #define FAKE_ISLAND    (KERNEL_BASE + 0x280000)
 #define FAKE_CALL      (KERNEL_BASE + 0x80200) /* ftrace_call */
@@ -40,14 +41,19 @@ int fake_close(struct fake_edit *e);
 
 extern void (*fake_in_grace)(void); /* called in a grace period, in place of other CPUs; or NULL */
 void fake_reset(void); /* text all zero, counters zero, no records */
-extern const char *(*fake_name)(unsigned long addr); /* the name of a function that fake_record() did not get; or NULL */
-void fake_text_writable(bool writable); /* at its own addresses, as a module's is while it is loaded */
+/* the name of a function that fake_record() did not get; or NULL */
+extern const char *(*fake_name)(unsigned long addr);
+/* at its own addresses, as a module's is while it is loaded */
+void fake_text_writable(bool writable);
 u32 fake_word(unsigned long ip);
 void fake_scribble(unsigned long ip, u32 insn); /* text is written, and not by patch.c */
-/* Add a record at KERNEL_BASE + offset, with its function's name. Call it in the order of offsets. */
+/*
+ * Add a record at KERNEL_BASE + offset, with its function's name. Call it in the order of offsets.
+ */
 struct dyn_ftrace *fake_record(u32 offset, const char *name);
 void fake_island(void); /* the records from here on call the stubs at FAKE_ISLAND */
-struct ftrace_table *fake_table(void); /* the records from here on are in a table of their own, of the text at FAKE_MORE */
+/* the records from here on are in a table of their own, of the text at FAKE_MORE */
+struct ftrace_table *fake_table(void);
 
 #ifdef __cplusplus
 }

@@ -1,5 +1,6 @@
 /*
- * A large program: 7 MiB of text, most of it beyond the 1 MiB that riscv64's `jal` reaches (make APP=kern/ftrace/tests/far-program.c).
+ * A large program: 7 MiB of text, most of it beyond the 1 MiB that riscv64's `jal` reaches (make
+ * APP=kern/ftrace/tests/far-program.c).
  *
  *	far_0 .. far_47	  96 KiB each: there are islands between them
  *	beyond		  in the middle of a section of 2.5 MiB, in which no island is possible

@@ -38,7 +38,8 @@ __noinline long kt_graph_tail(long x)
 }
 __noinline long kt_graph_deep(long x)
 {
-	static long (*volatile deeper)(long) = kt_graph_deep; /* so that the compiler does not make a loop of the recursion */
+	/* so that the compiler does not make a loop of the recursion */
+	static long (*volatile deeper)(long) = kt_graph_deep;
 
 	return x ? deeper(x - 1) + 1 : 0;
 }
@@ -250,9 +251,10 @@ static void sleeper_in_a_slot(unsigned times)
 	wake_up(&bed);
 	kt_promise(thread_join(t) == 5, "the thread wakes, and the function returns to its caller");
 	leave(&next);
-	kt_promise(!wrong && heard == times, "%u times a new user got the slot and was called", times);
-	kt_promise(!next.returns && !first.returns,
-		   "no user is called for the sleeper's return: one was unregistered, one registered later");
+	kt_promise(!wrong && heard == times, "%u times a new user got the slot and was called",
+		   times);
+	kt_promise(!next.returns && !first.returns, "no user is called for the sleeper's return: "
+						    "one was unregistered, one registered later");
 }
 
 static int mover(void *arg)
@@ -291,11 +293,15 @@ static notrace void return_at_once(unsigned long ip, unsigned long parent_ip, st
 	regs->pc = regs->link;
 }
 
-/* The op that was registered last is called first: function_graph replaces link after an op has set pc to it. */
+/*
+ * The op that was registered last is called first: function_graph replaces link after an op has set
+ * pc to it.
+ */
 static void replaced(void)
 {
 	struct ftrace_ops op = {.func = return_at_once,
-				.flags = FTRACE_OPS_FL_IPMODIFY | FTRACE_OPS_FL_RECURSION, .slot = -1};
+				.flags = FTRACE_OPS_FL_IPMODIFY | FTRACE_OPS_FL_RECURSION,
+				.slot = -1};
 	long (*volatile leaf)(long) = kt_graph_leaf;
 	struct user a;
 	long value;
@@ -308,7 +314,8 @@ static void replaced(void)
 	ftrace_filter_free(&op.filter);
 	leave(&a);
 	kt_promise(value == 77 && a.entries == 1 && a.returns == 1 && !ftrace_graph_dead,
-		   "and function_graph sees it return: %u entries, %u returns", a.entries, a.returns);
+		   "and function_graph sees it return: %u entries, %u returns", a.entries,
+		   a.returns);
 }
 
 static void exits(void)
@@ -325,7 +332,8 @@ static void exits(void)
 
 static void overflow(void)
 {
-	unsigned room = sizeof(((struct shadow_stack *)NULL)->words) / (sizeof(struct shadow_frame));
+	unsigned room =
+		sizeof(((struct shadow_stack *)NULL)->words) / (sizeof(struct shadow_frame));
 	unsigned long before, after;
 	struct user a;
 	long depth;
@@ -353,10 +361,14 @@ static void interrupted_handler(void)
 	leave(&all);
 	kt_promise(slow.entries == 1 && slow.returns == 1,
 		   "interrupts inside a handler are traced, and the handler continues");
-	kt_promise(all.entries - all.returns < 100, "every traced function returned, but those still in progress");
+	kt_promise(all.entries - all.returns < 100,
+		   "every traced function returned, but those still in progress");
 }
 
-/* An event of another kind after the frame's time, as an interrupt may write one before the tracer's. */
+/*
+ * An event of another kind after the frame's time, as an interrupt may write one before the
+ * tracer's.
+ */
 static notrace void write_event(u64 after)
 {
 	struct trace_write w;
@@ -383,7 +395,10 @@ static notrace void writing_return(struct ftrace_graph_ret *trace, struct fgraph
 	write_event(trace->rettime);
 }
 
-/* The types of this CPU's events as hexadecimal digits; 0 for an event that is later than the next event or than now. */
+/*
+ * The types of this CPU's events as hexadecimal digits; 0 for an event that is later than the next
+ * event or than now.
+ */
 static unsigned types_in_time(void)
 {
 	static struct rb_page page;
@@ -394,7 +409,8 @@ static unsigned types_in_time(void)
 
 	rb_iter_start(&it, &global_trace.cpu[this_cpu()->index], &page);
 	for (; rb_iter_peek(&it, &ev); rb_iter_next(&it)) {
-		types = types << 4 | (ev.ts < last || ev.ts > now ? 0 : ((struct trace_entry *)ev.data)->type);
+		types = types << 4 |
+			(ev.ts < last || ev.ts > now ? 0 : ((struct trace_entry *)ev.data)->type);
 		last = ev.ts;
 	}
 	return types;
@@ -416,8 +432,10 @@ static void events_in_time(void)
 	leaf(1);
 	leave(&last);
 	leave(&first);
-	kt_promise(types_in_time() == (TRACE_FN << 12 | TRACE_GRAPH_ENT << 8 | TRACE_FN << 4 | TRACE_GRAPH_RET),
-		   "an event written between a frame's time and the frame's event has the earlier time");
+	kt_promise(types_in_time() == (TRACE_FN << 12 | TRACE_GRAPH_ENT << 8 | TRACE_FN << 4 |
+				       TRACE_GRAPH_RET),
+		   "an event written between a frame's time and the frame's event has the earlier "
+		   "time");
 	kt_echo("nop", "current_tracer", false);
 	kt_echo("", "set_ftrace_filter", false);
 	set_cpu_affinity(-1);
@@ -462,11 +480,14 @@ static int bad_frame_command(int argc, char **argv)
 
 	kt_begin();
 	join(&a, 1, "kt_graph_*");
-	kt_promise(kt_graph_spoil(3) == 4, "a frame that does not fit: the function returns to its caller");
+	kt_promise(kt_graph_spoil(3) == 4,
+		   "a frame that does not fit: the function returns to its caller");
 	kt_promise(ftrace_graph_dead, "the check at the return stops graph tracing");
 	leave(&a);
-	kt_promise(join(&a, 1, "kt_graph_*") == -ENODEV, "no user can be registered any more: -ENODEV");
-	kt_promise(kt_echo("function", "current_tracer", false) == 0, "functions can still be traced");
+	kt_promise(join(&a, 1, "kt_graph_*") == -ENODEV,
+		   "no user can be registered any more: -ENODEV");
+	kt_promise(kt_echo("function", "current_tracer", false) == 0,
+		   "functions can still be traced");
 	kt_echo("nop", "current_tracer", false);
 	return kt_end();
 }

@@ -1,4 +1,9 @@
-// needs: kern/ftrace/graph/fgraph.c kern/ftrace/trace/trace_graph_direct.c kern/ftrace/graph/shadow_frame.c kern/ftrace/graph/shadow_room.c kern/ftrace/graph/shadow_var.c kern/ftrace/core/hash.c kern/ftrace/tests/fake_kernel.c kern/ftrace/core/table.c kern/ftrace/core/set.c -Ikern/ftrace/tests/host -Ikern/ftrace/tests/host/riscv64 -DKERNEL_BASE=0x10000000ul -DALIAS_BASE=0x30000000ul -DSHADOW_HOOK=1
+// needs: kern/ftrace/graph/fgraph.c kern/ftrace/trace/trace_graph_direct.c
+// needs: kern/ftrace/graph/shadow_frame.c kern/ftrace/graph/shadow_room.c
+// needs: kern/ftrace/graph/shadow_var.c kern/ftrace/core/hash.c kern/ftrace/tests/fake_kernel.c
+// needs: kern/ftrace/core/table.c kern/ftrace/core/set.c -Ikern/ftrace/tests/host
+// needs: -Ikern/ftrace/tests/host/riscv64 -DKERNEL_BASE=0x10000000ul -DALIAS_BASE=0x30000000ul
+// needs: -DSHADOW_HOOK=1
 /*
  * The shadow stack and its users on the host. A processor is imitated: a call
  * has a site, an sp and a link; the op of fgraph.c may replace the link; the
@@ -87,7 +92,8 @@ extern "C" void shadow_hook(void)
 
 static const unsigned long RTH = (unsigned long)return_to_handler;
 
-static const unsigned long STACK = 0x9000 + 64 - THREAD_SIZE; /* the thread's: call() uses its upper end */
+/* the thread's: call() uses its upper end */
+static const unsigned long STACK = 0x9000 + 64 - THREAD_SIZE;
 
 struct call {
 	int func;
@@ -103,12 +109,13 @@ struct fgraph : testing::Test {
 		int depth;
 		bool operator==(const event &o) const
 		{
-			return user == o.user && entry == o.entry && func == o.func && depth == o.depth;
+			return user == o.user && entry == o.entry && func == o.func &&
+			       depth == o.depth;
 		}
 		friend std::ostream &operator<<(std::ostream &out, const event &e)
 		{
-			return out << "{user " << e.user << (e.entry ? " entry" : " return") << " f" << e.func
-				   << " depth " << e.depth << "}";
+			return out << "{user " << e.user << (e.entry ? " entry" : " return") << " f"
+				   << e.func << " depth " << e.depth << "}";
 		}
 	};
 	static std::vector<event> events;
@@ -140,12 +147,14 @@ struct fgraph : testing::Test {
 		{
 			ftrace_hash_free(filter.filter_hash);
 		}
-		static int entry(struct ftrace_graph_ent *t, struct fgraph_ops *g, struct ftrace_regs *)
+		static int entry(struct ftrace_graph_ent *t, struct fgraph_ops *g,
+				 struct ftrace_regs *)
 		{
 			user *u = (user *)g->private_;
 			int f = (t->func - KERNEL_BASE) / 16;
 			if (u->words) {
-				auto *d = (unsigned long *)fgraph_reserve_data(g->idx, u->words * 8);
+				auto *d =
+					(unsigned long *)fgraph_reserve_data(g->idx, u->words * 8);
 				for (int i = 0; d && i < u->words; i++)
 					d[i] = datum(u->id, f, t->depth) + i;
 			}
@@ -153,7 +162,8 @@ struct fgraph : testing::Test {
 				events.push_back({u->id, true, f, t->depth});
 			return u->yes;
 		}
-		static void ret(struct ftrace_graph_ret *t, struct fgraph_ops *g, struct ftrace_regs *)
+		static void ret(struct ftrace_graph_ret *t, struct fgraph_ops *g,
+				struct ftrace_regs *)
 		{
 			user *u = (user *)g->private_;
 			int f = (t->func - KERNEL_BASE) / 16, size = 0;
@@ -224,7 +234,8 @@ struct fgraph : testing::Test {
 		comes_back(regs.link, link, sp, fp);
 	}
 	/* Imitate a `ret` to @link; it must end at @home. */
-	static void comes_back(unsigned long link, unsigned long home, unsigned long sp, unsigned long fp)
+	static void comes_back(unsigned long link, unsigned long home, unsigned long sp,
+			       unsigned long fp)
 	{
 		while (link == RTH) {
 			struct ftrace_regs at_return = {};
@@ -280,7 +291,8 @@ struct fgraph : testing::Test {
 			ASSERT_LE(++frames, owed.size()) << "more frames than calls in progress";
 			for (size_t i = 0; i < owed.size(); i++)
 				known |= owed[i] == f->ret && owed_fp[i] == f->fp;
-			ASSERT_TRUE(known) << "a frame on the shadow stack belongs to no call in progress";
+			ASSERT_TRUE(known)
+				<< "a frame on the shadow stack belongs to no call in progress";
 			if (f->ret != RTH) {
 				ASSERT_EQ(ftrace_graph_ret_addr(host_current, RTH, f->fp), f->ret);
 			}
@@ -295,7 +307,8 @@ TEST_F(fgraph, one_user_hears_entry_and_return_in_order)
 	user a(1);
 	ASSERT_EQ(register_ftrace_graph(&a.ops), 0);
 	call(3, 0, [] { call(4, 1); });
-	std::vector<event> expected = {{1, true, 3, 0}, {1, true, 4, 1}, {1, false, 4, 1}, {1, false, 3, 0}};
+	std::vector<event> expected = {
+		{1, true, 3, 0}, {1, true, 4, 1}, {1, false, 4, 1}, {1, false, 3, 0}};
 	EXPECT_EQ(events, expected);
 	EXPECT_TRUE(is_empty());
 	ASSERT_EQ(unregister_ftrace_graph(&a.ops), 0);
@@ -492,7 +505,10 @@ TEST_F(fgraph, a_user_that_comes_at_any_store_hears_of_both_or_neither)
 	unregister_ftrace_graph(&a.ops);
 }
 
-/* Users on the heap, so that the sanitizer sees an access to a user that was unregistered and freed. */
+/*
+ * Users on the heap, so that the sanitizer sees an access to a user that was unregistered and
+ * freed.
+ */
 struct mortal {
 	struct ftrace_filter filter = {};
 	struct fgraph_ops ops = {};
@@ -522,7 +538,10 @@ struct mortal {
 	}
 };
 
-/* This CPU makes calls; the other registers, unregisters and frees users. The grace period ends when this CPU is between two calls. */
+/*
+ * This CPU makes calls; the other registers, unregisters and frees users. The grace period ends
+ * when this CPU is between two calls.
+ */
 static std::atomic<unsigned long> passes;
 TEST_F(fgraph, a_user_that_has_left_on_another_cpu_may_be_freed)
 {
@@ -537,10 +556,12 @@ TEST_F(fgraph, a_user_that_has_left_on_another_cpu_may_be_freed)
 			register_ftrace_graph(&a->ops);
 			register_ftrace_graph(&b->ops);
 			unregister_ftrace_graph(&a->ops);
-			EXPECT_EQ(a->inside, 0) << "a handler still runs after unregistering its user";
+			EXPECT_EQ(a->inside, 0)
+				<< "a handler still runs after unregistering its user";
 			delete a;
 			unregister_ftrace_graph(&b->ops);
-			EXPECT_EQ(b->inside, 0) << "a handler still runs after unregistering its user";
+			EXPECT_EQ(b->inside, 0)
+				<< "a handler still runs after unregistering its user";
 			delete b;
 		}
 		done = true;
@@ -572,7 +593,8 @@ TEST_F(fgraph, a_tail_call_returns_through_both_frames)
 		ftrace_return_to_handler(&back);
 		EXPECT_EQ(back.link, RTH) << "g must return to the same address as f";
 	});
-	std::vector<event> expected = {{1, true, 5, 0}, {1, true, 6, 1}, {1, false, 6, 1}, {1, false, 5, 0}};
+	std::vector<event> expected = {
+		{1, true, 5, 0}, {1, true, 6, 1}, {1, false, 6, 1}, {1, false, 5, 0}};
 	EXPECT_EQ(events, expected);
 	EXPECT_TRUE(is_empty());
 	unregister_ftrace_graph(&a.ops);
@@ -629,7 +651,9 @@ TEST_F(fgraph, parents_data_of_who_had_the_slot_before_is_not_found)
 		unregister_ftrace_graph(&first.ops);
 		register_ftrace_graph(&second.ops);
 		ASSERT_EQ(second.ops.idx, 0) << "a new user must get the free slot";
-		call(6, 1, [&] { EXPECT_EQ(fgraph_retrieve_parent_data(second.ops.idx, nullptr, 1), nullptr); });
+		call(6, 1, [&] {
+			EXPECT_EQ(fgraph_retrieve_parent_data(second.ops.idx, nullptr, 1), nullptr);
+		});
 	});
 	EXPECT_EQ(events.size(), 3u);
 	unregister_ftrace_graph(&second.ops);
@@ -734,8 +758,10 @@ TEST_F(fgraph, calls_that_were_left_are_told_and_popped_and_tracing_goes_on)
 		enter_only(6, 0x8000);
 		enter_only(7, 0x7000);
 	});
-	std::vector<event> expected = {{1, true, 5, 0}, {3, true, 5, 0}, {1, true, 6, 1}, {3, true, 6, 1}, {1, true, 7, 2}, {3, true, 7, 2},
-				       {-3, false, 7, 2}, {-1, false, 7, 2}, {-3, false, 6, 1}, {-1, false, 6, 1}, {3, false, 5, 0}, {1, false, 5, 0}};
+	std::vector<event> expected = {{1, true, 5, 0},	  {3, true, 5, 0},   {1, true, 6, 1},
+				       {3, true, 6, 1},	  {1, true, 7, 2},   {3, true, 7, 2},
+				       {-3, false, 7, 2}, {-1, false, 7, 2}, {-3, false, 6, 1},
+				       {-1, false, 6, 1}, {3, false, 5, 0},  {1, false, 5, 0}};
 	EXPECT_EQ(events, expected);
 	EXPECT_EQ(stack.overrun, 2u);
 	EXPECT_FALSE(ftrace_graph_dead);
@@ -770,11 +796,14 @@ TEST_F(fgraph, a_function_to_which_a_jump_goes_may_end_in_a_tail_call)
 	register_ftrace_graph(&a.ops);
 	call_at(5, 0x1005, 0x9000, 0x9008, [&](unsigned long link) {
 		EXPECT_EQ(link, RTH);
-		EXPECT_EQ(enter_only(7, 0x8000, enter_only(6, 0x8000)), RTH); /* a tail call; both are left */
-		EXPECT_EQ(enter_only(8, 0x9000, link), RTH); /* f5 ends in a jump to f8, so one return ends both */
+		/* a tail call; both are left */
+		EXPECT_EQ(enter_only(7, 0x8000, enter_only(6, 0x8000)), RTH);
+		/* f5 ends in a jump to f8, so one return ends both */
+		EXPECT_EQ(enter_only(8, 0x9000, link), RTH);
 	});
-	std::vector<event> expected = {{1, true, 5, 0}, {1, true, 6, 1}, {1, true, 7, 2}, {1, true, 8, 3},
-				       {1, false, 8, 3}, {-1, false, 7, 2}, {-1, false, 6, 1}, {1, false, 5, 0}};
+	std::vector<event> expected = {{1, true, 5, 0},	  {1, true, 6, 1},  {1, true, 7, 2},
+				       {1, true, 8, 3},	  {1, false, 8, 3}, {-1, false, 7, 2},
+				       {-1, false, 6, 1}, {1, false, 5, 0}};
 	EXPECT_EQ(events, expected);
 	EXPECT_TRUE(is_empty());
 	unregister_ftrace_graph(&a.ops);
@@ -813,7 +842,8 @@ TEST_F(fgraph, a_full_stack_drops_the_frames_of_calls_that_were_left)
 	call(5, 0, [&] {
 		unsigned n = fill_with_left(&stack, 0x8000);
 		EXPECT_GE(n, 50u);
-		call(7, 128, [&] { EXPECT_EQ(stack.overrun, 1u); }); /* a deeper call does not show it: sp is 0x7000 */
+		/* a deeper call does not show it: sp is 0x7000 */
+		call(7, 128, [&] { EXPECT_EQ(stack.overrun, 1u); });
 		call(8, 64, [&] {					   /* sp is 0x8000 */
 			EXPECT_EQ(stack.depth, 2u);
 			EXPECT_EQ(stack.overrun, 1 + n);
@@ -832,12 +862,17 @@ TEST_F(fgraph, frames_that_may_be_in_use_are_never_dropped)
 	register_ftrace_graph(&a.ops);
 	call(5, 0, [&] {
 		unsigned n = fill_with_left(&stack, 0x8000);
-		interrupt(1, [] { call(7, 80); }); /* it may have come between two stores of the thread's push */
+		/* it may have come between two stores of the thread's push */
+		interrupt(1, [] { call(7, 80); });
 		EXPECT_EQ(stack.depth, n + 1);
-		call_at(7, 0x1007, STACK - 64, STACK - 56, [](unsigned long) {}); /* on another stack */
+		/* on another stack */
+		call_at(7, 0x1007, STACK - 64, STACK - 56, [](unsigned long) {});
 		EXPECT_EQ(stack.depth, n + 1);
 	});
-	/* A chain of tail calls as long as the stack: the last one's caller has the same sp, and its frame is in use. */
+	/*
+	 * A chain of tail calls as long as the stack: the last one's caller has the same sp, and
+	 * its frame is in use.
+	 */
 	call_at(9, 0x1009, 0x9000, 0x9008, [&](unsigned long) {
 		while (!shadow_is_full(&stack))
 			EXPECT_EQ(enter_only(6, 0x9000, RTH), RTH);
@@ -951,7 +986,10 @@ TEST_F(fgraph, a_threads_variable_begins_at_0_for_each_user)
 	unregister_ftrace_graph(&b.ops);
 }
 
-/* An interrupt that comes in the thread's first use of the variable uses the variable before the thread does. */
+/*
+ * An interrupt that comes in the thread's first use of the variable uses the variable before the
+ * thread does.
+ */
 TEST_F(fgraph, an_interrupts_first_use_of_the_variable_stays)
 {
 	for (int k = 0; k < 4; k++) {
@@ -1071,7 +1109,8 @@ TEST_F(interrupted, two_interrupts_at_every_pair_of_stores)
 			at_store = nullptr;
 			ASSERT_TRUE(is_empty()) << "interrupts at stores " << k << " and " << l;
 			ASSERT_EQ(events.size(), undisturbed + 24);
-			ASSERT_FALSE(HasFatalFailure()) << "interrupts at stores " << k << " and " << l;
+			ASSERT_FALSE(HasFatalFailure())
+				<< "interrupts at stores " << k << " and " << l;
 		}
 }
 
@@ -1211,5 +1250,6 @@ TEST_F(direct, an_interrupt_at_every_store_sees_and_leaves_a_whole_stack)
 		ASSERT_TRUE(has_events_of(masked ? 4 : 7)) << "an interrupt at store " << k;
 		ASSERT_FALSE(HasFatalFailure()) << "an interrupt at store " << k;
 	}
-	EXPECT_EQ(interrupts, 4 * 2 * 3u) << "a pop is interrupted at each of its stores, a push at none";
+	EXPECT_EQ(interrupts, 4 * 2 * 3u)
+		<< "a pop is interrupted at each of its stores, a push at none";
 }

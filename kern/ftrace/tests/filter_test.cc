@@ -1,4 +1,9 @@
-// needs: kern/ftrace/filters/filter.c kern/ftrace/files/functions.c kern/ftrace/ops/ops.c kern/ftrace/core/hash.c kern/ftrace/core/glob.c kern/ftrace/core/dynamic.c kern/ftrace/core/records.c kern/ftrace/core/patch.c kern/ftrace/tests/fake_kernel.c kern/ftrace/tests/fake_list.c kern/ftrace/core/table.c kern/ftrace/core/set.c kern/ftrace/core/ftrace.c -Ikern/ftrace/tests/host -Ikern/ftrace/tests/host/riscv64 -DKERNEL_BASE=0x10000000ul -DALIAS_BASE=0x30000000ul
+// needs: kern/ftrace/filters/filter.c kern/ftrace/files/functions.c kern/ftrace/ops/ops.c
+// needs: kern/ftrace/core/hash.c kern/ftrace/core/glob.c kern/ftrace/core/dynamic.c
+// needs: kern/ftrace/core/records.c kern/ftrace/core/patch.c kern/ftrace/tests/fake_kernel.c
+// needs: kern/ftrace/tests/fake_list.c kern/ftrace/core/table.c kern/ftrace/core/set.c
+// needs: kern/ftrace/core/ftrace.c -Ikern/ftrace/tests/host -Ikern/ftrace/tests/host/riscv64
+// needs: -DKERNEL_BASE=0x10000000ul -DALIAS_BASE=0x30000000ul
 /* Ops and filters, down to the words in text. */
 #include "fake_kernel.h"
 #include "asm-ftrace/hook.h"
@@ -59,7 +64,9 @@ struct filter : testing::Test {
 				s += 'n';
 			else if (!insn_call_target(ip, word, HOOK_LINK, &target))
 				s += '?';
-			else if ((n = (target - (target < FAKE_ISLAND ? FAKE_STUBS : target < FAKE_MORE ? FAKE_ISLAND : FAKE_MORE_STUBS)) /
+			else if ((n = (target - (target < FAKE_ISLAND ? FAKE_STUBS
+						 : target < FAKE_MORE ? FAKE_ISLAND
+								      : FAKE_MORE_STUBS)) /
 				      FTRACE_STUB_SIZE) == 0)
 				s += 'l';
 			else
@@ -264,7 +271,10 @@ TEST_F(filter, random_ops_and_filters_never_disagree_with_text)
 	}
 }
 
-/* After six near functions there are two that only the island reaches, and one that is out of reach of both. */
+/*
+ * After six near functions there are two that only the island reaches, and one that is out of reach
+ * of both.
+ */
 struct island : filter {
 	struct dyn_ftrace *first, *second, *beyond;
 
@@ -339,7 +349,10 @@ TEST_F(island, a_foreign_word_behind_an_island_is_refused_and_told)
 	fake_console[0] = 0;
 }
 
-/* Text that was loaded after the kernel's, with stubs of its own and a name that the kernel has too. */
+/*
+ * Text that was loaded after the kernel's, with stubs of its own and a name that the kernel has
+ * too.
+ */
 struct more : filter {
 	struct ftrace_table *table;
 

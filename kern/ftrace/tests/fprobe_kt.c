@@ -86,9 +86,11 @@ static notrace void note(const struct fprobe *fp, bool entry, unsigned long ip, 
 	unsigned i = __atomic_fetch_add(&noted, 1, __ATOMIC_RELAXED);
 
 	if (i < ARRAY_SIZE(notes))
-		notes[i] = (struct note){ip, ret, regs->arg[0], fp->entry_data_size ? *data : 0, p->id, entry};
+		notes[i] = (struct note){ip,	ret,  regs->arg[0], fp->entry_data_size ? *data : 0,
+					 p->id, entry};
 }
-static notrace int note_enter(struct fprobe *fp, unsigned long ip, unsigned long ret, struct ftrace_regs *regs, void *data)
+static notrace int note_enter(struct fprobe *fp, unsigned long ip, unsigned long ret,
+			      struct ftrace_regs *regs, void *data)
 {
 	for (int i = 0; i < fp->entry_data_size / 8; i++)
 		((u64 *)data)[i] = 1000 * container_of(fp, struct probe, fp)->id + regs->arg[0] + i;
@@ -96,7 +98,8 @@ static notrace int note_enter(struct fprobe *fp, unsigned long ip, unsigned long
 	note(fp, true, ip, ret, regs, data);
 	return 0;
 }
-static notrace void note_exit(struct fprobe *fp, unsigned long ip, unsigned long ret, struct ftrace_regs *regs, void *data)
+static notrace void note_exit(struct fprobe *fp, unsigned long ip, unsigned long ret,
+			      struct ftrace_regs *regs, void *data)
 {
 	__atomic_fetch_add(&container_of(fp, struct probe, fp)->exits, 1, __ATOMIC_RELAXED);
 	note(fp, false, ip, ret, regs, data);
@@ -133,7 +136,8 @@ static __noinline void entry_and_exit(void)
 	kt_promise(noted == 2 && is_note(0, 1, true, 30, 1030) && is_note(1, 1, false, 34, 1030),
 		   "the entry handler sees the argument, the exit handler the result and the data");
 	kt_promise(is_at(0, kt_probe_add) && notes[1].ip == notes[0].ip, "ip is the call site");
-	kt_promise(notes[0].ret - (unsigned long)entry_and_exit < 0x400 && notes[1].ret == notes[0].ret,
+	kt_promise(notes[0].ret - (unsigned long)entry_and_exit < 0x400 &&
+			   notes[1].ret == notes[0].ret,
 		   "ret_ip is in the caller");
 	add(1, 2);
 	kt_promise(noted == 2, "after unregister no handler is called");
@@ -148,13 +152,16 @@ static void nesting(void)
 	register_fprobe(&a.fp, "kt_probe_*", "kt_probe_[so]*");
 	kt_promise(deep(9) == 109, "ten calls deep: the result is right");
 	for (int i = 0; i < 10; i++)
-		nested &= is_note(i, 1, true, 9 - i, 1009 - i) && is_note(10 + i, 1, false, 100 + i, 1000 + i);
+		nested &= is_note(i, 1, true, 9 - i, 1009 - i) &&
+			  is_note(10 + i, 1, false, 100 + i, 1000 + i);
 	kt_promise(nested && noted == 20, "each level of a recursion has its own data");
 	noted = 0;
 	kt_promise(tail(5) == 6, "a tail call comes back");
-	kt_promise(noted == 4 && is_at(0, kt_probe_tail) && is_at(1, kt_probe_add) && is_at(2, kt_probe_add) &&
-			   is_at(3, kt_probe_tail), "both functions' exits are seen, the inner first");
-	kt_promise(notes[1].ret == notes[0].ret && notes[2].ret == notes[0].ret && notes[3].ret == notes[0].ret,
+	kt_promise(noted == 4 && is_at(0, kt_probe_tail) && is_at(1, kt_probe_add) &&
+			   is_at(2, kt_probe_add) && is_at(3, kt_probe_tail),
+		   "both functions' exits are seen, the inner first");
+	kt_promise(notes[1].ret == notes[0].ret && notes[2].ret == notes[0].ret &&
+			   notes[3].ret == notes[0].ret,
 		   "ret_ip is the caller of the first, in all four");
 	noted = 0;
 	other(1);
@@ -172,9 +179,12 @@ static void several(void)
 	register_fprobe(&b.fp, "kt_probe_*", NULL);
 	register_fprobe(&c.fp, "kt_probe_a*", NULL);
 	add(1, 2);
-	kt_promise(noted == 6 && is_note(0, 1, true, 1, 1001) && is_note(1, 2, true, 1, 2001) && is_note(2, 3, true, 1, 0),
-		   "three fprobes on one function: the entry handlers run in the order of registration");
-	kt_promise(is_note(3, 3, false, 3, 0) && is_note(4, 2, false, 3, 2001) && is_note(5, 1, false, 3, 1001),
+	kt_promise(noted == 6 && is_note(0, 1, true, 1, 1001) && is_note(1, 2, true, 1, 2001) &&
+			   is_note(2, 3, true, 1, 0),
+		   "three fprobes on one function: the entry handlers run in the order of "
+		   "registration");
+	kt_promise(is_note(3, 3, false, 3, 0) && is_note(4, 2, false, 3, 2001) &&
+			   is_note(5, 1, false, 3, 1001),
 		   "the exit handlers run in reverse, each with its own data");
 	unregister_fprobe(&b.fp);
 	noted = 0;
@@ -211,7 +221,8 @@ static void many(void)
 	kt_promise(!err && once, "%u fprobes: each is called once", (unsigned)ARRAY_SIZE(p));
 }
 
-static notrace int skip(struct fprobe *fp, unsigned long ip, unsigned long ret, struct ftrace_regs *regs, void *data)
+static notrace int skip(struct fprobe *fp, unsigned long ip, unsigned long ret,
+			struct ftrace_regs *regs, void *data)
 {
 	note_enter(fp, ip, ret, regs, data);
 	return regs->arg[0] == 1;
@@ -224,7 +235,8 @@ static void skipped_and_disabled(void)
 	a.fp.entry_handler = skip;
 	register_fprobe(&a.fp, "kt_probe_add", NULL);
 	add(1, 1);
-	kt_promise(a.entries == 1 && !a.exits, "an entry handler's 1: no exit handler for this call");
+	kt_promise(a.entries == 1 && !a.exits,
+		   "an entry handler's 1: no exit handler for this call");
 	add(2, 1);
 	kt_promise(a.entries == 2 && a.exits == 1, "the next call has it");
 	a.fp.flags = FPROBE_FL_DISABLED;
@@ -234,12 +246,14 @@ static void skipped_and_disabled(void)
 	unregister_fprobe(&a.fp);
 }
 
-static notrace int change_enter(struct fprobe *fp, unsigned long ip, unsigned long ret, struct ftrace_regs *regs, void *data)
+static notrace int change_enter(struct fprobe *fp, unsigned long ip, unsigned long ret,
+				struct ftrace_regs *regs, void *data)
 {
 	regs->arg[1] = 1000;
 	return 0;
 }
-static notrace void change_exit(struct fprobe *fp, unsigned long ip, unsigned long ret, struct ftrace_regs *regs, void *data)
+static notrace void change_exit(struct fprobe *fp, unsigned long ip, unsigned long ret,
+				struct ftrace_regs *regs, void *data)
 {
 	regs->arg[0] += 20000;
 }
@@ -254,12 +268,14 @@ static void registers_are_changed(void)
 }
 
 /* Calls a probed function: the build's proof does not know this handler. */
-static int calling_enter(struct fprobe *fp, unsigned long ip, unsigned long ret, struct ftrace_regs *regs, void *data)
+static int calling_enter(struct fprobe *fp, unsigned long ip, unsigned long ret,
+			 struct ftrace_regs *regs, void *data)
 {
 	other(7);
 	return note_enter(fp, ip, ret, regs, data);
 }
-static void calling_exit(struct fprobe *fp, unsigned long ip, unsigned long ret, struct ftrace_regs *regs, void *data)
+static void calling_exit(struct fprobe *fp, unsigned long ip, unsigned long ret,
+			 struct ftrace_regs *regs, void *data)
 {
 	other(7);
 	note_exit(fp, ip, ret, regs, data);
@@ -277,7 +293,8 @@ static void handlers_are_not_probed(void)
 	register_fprobe(&b.fp, "kt_probe_other", NULL);
 	register_fprobe(&c.fp, "kt_probe_add", NULL);
 	add(1, 2);
-	kt_promise(a.exits == 1 && c.entries == 1 && !b.entries, "what a handler calls is not probed");
+	kt_promise(a.exits == 1 && c.entries == 1 && !b.entries,
+		   "what a handler calls is not probed");
 	other(1);
 	kt_promise(b.exits == 1, "and the guard is off again");
 	unregister_fprobe(&a.fp);
@@ -294,28 +311,35 @@ static void no_room(void)
 	for (int i = 0; i < 5; i++)
 		add(i, 1);
 	kt_promise(a.exits == 5 && !a.fp.nmissed && !b.entries && b.fp.nmissed == 5,
-		   "two fprobes want more than there is room for: the second misses each call, %lu", b.fp.nmissed);
+		   "two fprobes want more than there is room for: the second misses each call, %lu",
+		   b.fp.nmissed);
 	unregister_fprobe(&b.fp);
 	unregister_fprobe(&a.fp);
 	a = make(1, 200);
 	register_fprobe(&a.fp, "kt_probe_deep", NULL);
 	register_fprobe(&c.fp, "kt_probe_add", NULL);
 	deep(30);
-	kt_promise(a.entries == a.exits && a.exits < 31 && a.exits > 5, "the shadow stack is full: %u of 31 calls are seen", a.exits);
-	kt_promise(a.fp.nmissed + a.exits == 31, "each of the others is counted as missed: %lu", a.fp.nmissed);
+	kt_promise(a.entries == a.exits && a.exits < 31 && a.exits > 5,
+		   "the shadow stack is full: %u of 31 calls are seen", a.exits);
+	kt_promise(a.fp.nmissed + a.exits == 31, "each of the others is counted as missed: %lu",
+		   a.fp.nmissed);
 	kt_promise(add(1, 2) == 3 && c.exits == 1, "and the next one is seen");
 	unregister_fprobe(&a.fp);
 	a = make(1, 0);
 	register_fprobe(&a.fp, "kt_probe_deep", NULL);
 	deep(99);
-	kt_promise(a.exits < 100 && a.fp.nmissed + a.exits == 100, "so is each that has no room for its frame: %u are seen, %lu missed", a.exits, a.fp.nmissed);
+	kt_promise(a.exits < 100 && a.fp.nmissed + a.exits == 100,
+		   "so is each that has no room for its frame: %u are seen, %lu missed", a.exits,
+		   a.fp.nmissed);
 	unregister_fprobe(&a.fp);
 	unregister_fprobe(&c.fp);
 }
 
 static void listed(void)
 {
-	const char *const names[] = {"kt_probe_add", "kt_probe_other"}, *const wrong[] = {"kt_probe_add", "kt_probe_none"};
+	const char *const names[] = {"kt_probe_add", "kt_probe_other"}, *const wrong[] = {
+										"kt_probe_add",
+										"kt_probe_none"};
 	unsigned long addrs[] = {(unsigned long)kt_probe_add, 0, (unsigned long)kt_probe_add};
 	struct probe a = make(1, 0), b = make(2, 0), none = {};
 
@@ -323,22 +347,31 @@ static void listed(void)
 	add(1, 2);
 	other(1);
 	addrs[1] = notes[0].ip;
-	kt_promise(!register_fprobe_ips(&b.fp, addrs, 3), "the same function three times, by address and by call site");
+	kt_promise(!register_fprobe_ips(&b.fp, addrs, 3),
+		   "the same function three times, by address and by call site");
 	add(1, 2);
 	kt_promise(a.entries == 3 && b.entries == 1, "are called once a call");
-	kt_promise(register_fprobe(&a.fp, "kt_probe_add", NULL) == -EEXIST, "registered twice: -EEXIST");
+	kt_promise(register_fprobe(&a.fp, "kt_probe_add", NULL) == -EEXIST,
+		   "registered twice: -EEXIST");
 	unregister_fprobe(&a.fp);
 	unregister_fprobe(&b.fp);
 	kt_promise(unregister_fprobe(&a.fp) == -EINVAL, "unregistered twice: -EINVAL");
-	kt_promise(register_fprobe_syms(&a.fp, wrong, 2) == -ENOENT, "a name that no function has: -ENOENT");
-	kt_promise(register_fprobe(&a.fp, "kt_probe_none*", NULL) == -ENOENT, "a glob that matches nothing: -ENOENT");
-	kt_promise(register_fprobe(&a.fp, "kt_probe_add", "*") == -ENOENT, "or nothing that notfilter leaves");
+	kt_promise(register_fprobe_syms(&a.fp, wrong, 2) == -ENOENT,
+		   "a name that no function has: -ENOENT");
+	kt_promise(register_fprobe(&a.fp, "kt_probe_none*", NULL) == -ENOENT,
+		   "a glob that matches nothing: -ENOENT");
+	kt_promise(register_fprobe(&a.fp, "kt_probe_add", "*") == -ENOENT,
+		   "or nothing that notfilter leaves");
 	addrs[1] = (unsigned long)note_enter;
-	kt_promise(register_fprobe_ips(&a.fp, addrs, 2) == -ENOENT, "a function without a call site: -ENOENT");
+	kt_promise(register_fprobe_ips(&a.fp, addrs, 2) == -ENOENT,
+		   "a function without a call site: -ENOENT");
 	addrs[1] = (unsigned long)kt_probe_add + 12;
-	kt_promise(register_fprobe_ips(&a.fp, addrs, 2) == -ENOENT, "an address inside a function: -ENOENT");
-	kt_promise(register_fprobe(&a.fp, NULL, NULL) == -EINVAL && register_fprobe_ips(&a.fp, addrs, 0) == -EINVAL &&
-			   register_fprobe(&none.fp, "kt_probe_add", NULL) == -EINVAL, "nothing to probe, or no handler: -EINVAL");
+	kt_promise(register_fprobe_ips(&a.fp, addrs, 2) == -ENOENT,
+		   "an address inside a function: -ENOENT");
+	kt_promise(register_fprobe(&a.fp, NULL, NULL) == -EINVAL &&
+			   register_fprobe_ips(&a.fp, addrs, 0) == -EINVAL &&
+			   register_fprobe(&none.fp, "kt_probe_add", NULL) == -EINVAL,
+		   "nothing to probe, or no handler: -EINVAL");
 	a.fp.entry_data_size = FPROBE_DATA_MAX + 1;
 	kt_promise(register_fprobe(&a.fp, "kt_probe_add", NULL) == -E2BIG, "too much data: -E2BIG");
 }
@@ -369,7 +402,10 @@ static bool wake_all(struct thread **t, unsigned n)
 	return right;
 }
 
-/* The frame of a sleeping thread outlasts one fprobe, and the registration of another one in the same memory. */
+/*
+ * The frame of a sleeping thread outlasts one fprobe, and the registration of another one in the
+ * same memory.
+ */
 static void unregistered_meanwhile(void)
 {
 	struct probe leaves = make(1, 8), stays = make(2, 8);
@@ -379,20 +415,25 @@ static void unregistered_meanwhile(void)
 	register_fprobe(&leaves.fp, "kt_probe_sleep", NULL);
 	register_fprobe(&stays.fp, "kt_probe_sleep", NULL);
 	sleep_with(&t, 1);
-	kt_promise(leaves.entries == 1 && stays.entries == 1, "a thread sleeps inside a function that two fprobes probe");
+	kt_promise(leaves.entries == 1 && stays.entries == 1,
+		   "a thread sleeps inside a function that two fprobes probe");
 	unregister_fprobe(&leaves.fp);
 	leaves = make(1, 8);
 	register_fprobe(&leaves.fp, "kt_probe_sleep", NULL);
-	kt_promise(wake_all(&t, 1), "one is unregistered, and registered again; the function returns to its caller");
-	kt_promise(!leaves.exits, "the exit handler of the one that was unregistered is not called");
-	kt_promise(stays.exits == 1 && is_note(2, 2, false, 1, 2000), "that of the other is, with its data");
+	kt_promise(wake_all(&t, 1),
+		   "one is unregistered, and registered again; the function returns to its caller");
+	kt_promise(!leaves.exits,
+		   "the exit handler of the one that was unregistered is not called");
+	kt_promise(stays.exits == 1 && is_note(2, 2, false, 1, 2000),
+		   "that of the other is, with its data");
 	sleep_with(&t, 1);
 	unregister_fprobe(&leaves.fp);
 	unregister_fprobe(&stays.fp);
 	register_fprobe(&leaves.fp, "kt_probe_add", NULL);
 	wake_all(&t, 1);
 	unregister_fprobe(&leaves.fp);
-	kt_promise(!leaves.exits && stays.exits == 1, "all leave meanwhile, and one comes: no exit handler is called");
+	kt_promise(!leaves.exits && stays.exits == 1,
+		   "all leave meanwhile, and one comes: no exit handler is called");
 }
 
 /* ---- kretprobe ---- */
@@ -436,7 +477,8 @@ static __noinline void kretprobe_handlers(void)
 		   "the handler sees the result, the entry handler's data, and the return address");
 	for (int i = 0; i < 100; i++)
 		add(99, 1);
-	kt_promise(seen.entries == 101 && seen.handled == 1 && !rp.active, "calls that the entry handler drops are not in flight");
+	kt_promise(seen.entries == 101 && seen.handled == 1 && !rp.active,
+		   "calls that the entry handler drops are not in flight");
 	unregister_kretprobe(&rp);
 	unregister_kretprobe(&rp);
 	add(1, 1);
@@ -450,16 +492,21 @@ static void at_most(void)
 
 	register_kretprobe(&rp);
 	sleep_with(t, 8);
-	kt_promise(rp.active == 3 && rp.nmissed == 5, "eight calls in flight, maxactive is 3: %lu are missed", rp.nmissed);
-	kt_promise(wake_all(t, 8) && seen.handled == 3 && seen.entries == 3, "three have handlers, all return to their callers");
+	kt_promise(rp.active == 3 && rp.nmissed == 5,
+		   "eight calls in flight, maxactive is 3: %lu are missed", rp.nmissed);
+	kt_promise(wake_all(t, 8) && seen.handled == 3 && seen.entries == 3,
+		   "three have handlers, all return to their callers");
 	sleep_with(t, 3);
-	kt_promise(wake_all(t, 3) && seen.handled == 6 && rp.nmissed == 5 && !rp.active, "then there is room for three more");
+	kt_promise(wake_all(t, 3) && seen.handled == 6 && rp.nmissed == 5 && !rp.active,
+		   "then there is room for three more");
 	sleep_with(t, 2);
 	unregister_kretprobe(&rp);
-	kt_promise(wake_all(t, 2) && seen.handled == 6, "unregistered while two are in flight: the handler is not called");
+	kt_promise(wake_all(t, 2) && seen.handled == 6,
+		   "unregistered while two are in flight: the handler is not called");
 	rp = make_kretprobe("kt_probe_deep", 10);
 	register_kretprobe(&rp);
-	kt_promise(deep(29) == 129 && seen.handled == 10 && rp.nmissed == 20, "a recursion: the outer ten have handlers");
+	kt_promise(deep(29) == 129 && seen.handled == 10 && rp.nmissed == 20,
+		   "a recursion: the outer ten have handlers");
 	unregister_kretprobe(&rp);
 }
 
@@ -471,7 +518,8 @@ static int exiter(void *unused)
 
 static void exits_inside(void)
 {
-	struct kretprobe rp = make_kretprobe("kt_probe_exit", 2), last = make_kretprobe("schedule", 100);
+	struct kretprobe rp = make_kretprobe("kt_probe_exit", 2),
+			 last = make_kretprobe("schedule", 100);
 	bool codes = true;
 	unsigned entered;
 	int active;
@@ -484,8 +532,10 @@ static void exits_inside(void)
 	active = READ_ONCE(last.active);
 	unregister_kretprobe(&last);
 	unregister_kretprobe(&rp);
-	kt_promise(codes && !rp.active && !rp.nmissed, "50 threads exit inside: each gives its instance back");
-	kt_promise(active < 25, "their last schedule() is not in flight (%u calls, %d in flight)", entered, active);
+	kt_promise(codes && !rp.active && !rp.nmissed,
+		   "50 threads exit inside: each gives its instance back");
+	kt_promise(active < 25, "their last schedule() is not in flight (%u calls, %d in flight)",
+		   entered, active);
 }
 
 static void wrong_kretprobes(void)
@@ -496,10 +546,12 @@ static void wrong_kretprobes(void)
 	rp.kp.addr = (unsigned long)kt_probe_add;
 	kt_promise(register_kretprobe(&rp) == -EINVAL, "a name and an address: -EINVAL");
 	rp.kp.symbol_name = NULL;
-	kt_promise(!register_kretprobe(&rp) && register_kretprobe(&rp) == -EEXIST, "an address; registered twice: -EEXIST");
+	kt_promise(!register_kretprobe(&rp) && register_kretprobe(&rp) == -EEXIST,
+		   "an address; registered twice: -EEXIST");
 	unregister_kretprobe(&rp);
 	rp.kp.addr = 0;
-	kt_promise(register_kretprobe(&rp) == -EINVAL && register_kretprobe(&none) == -EINVAL, "neither, or no handler: -EINVAL");
+	kt_promise(register_kretprobe(&rp) == -EINVAL && register_kretprobe(&none) == -EINVAL,
+		   "neither, or no handler: -EINVAL");
 	rp.kp.symbol_name = "kt_probe_add";
 	rp.data_size = KRETPROBE_DATA_MAX + 1;
 	kt_promise(register_kretprobe(&rp) == -E2BIG, "too much data: -E2BIG");
@@ -524,7 +576,8 @@ static int worker(void *number)
 
 static void under_load(void)
 {
-	static const char *const globs[] = {"kt_probe_add", "kt_probe_*", "kt_probe_[td]*", "*lock*"};
+	static const char *const globs[] = {"kt_probe_add", "kt_probe_*", "kt_probe_[td]*",
+					    "*lock*"};
 	struct probe stays = make(1, 16), p[4];
 	struct kretprobe rp = make_kretprobe("kt_probe_add", 100);
 	struct thread *t[NR_CPUS];
@@ -557,9 +610,11 @@ static void under_load(void)
 	for (int i = 0; i < 4; i++)
 		err |= unregister_fprobe(&p[i].fp);
 	unregister_fprobe(&stays.fp);
-	kt_promise(!err && rounds && !wrong_results, "20 probes come and go: %lu rounds, %lu wrong results",
-		   (unsigned long)rounds, (unsigned long)wrong_results);
-	kt_promise(stays.entries && stays.entries == stays.exits, "one that stays: %u entries, %u exits", stays.entries, stays.exits);
+	kt_promise(!err && rounds && !wrong_results,
+		   "20 probes come and go: %lu rounds, %lu wrong results", (unsigned long)rounds,
+		   (unsigned long)wrong_results);
+	kt_promise(stays.entries && stays.entries == stays.exits,
+		   "one that stays: %u entries, %u exits", stays.entries, stays.exits);
 	kt_promise(!rp.nmissed, "no kretprobe is short of instances");
 }
 
@@ -587,14 +642,19 @@ static int fprobe_command(int argc, char **argv)
 	kt_promise(kt_text_hash() == text, "text at the end is text at the start");
 	return kt_end();
 }
-SHELL_COMMAND("kt_fprobe", fprobe_command, "", "fprobe, kretprobe: handlers, data, sleepers, limits");
+SHELL_COMMAND("kt_fprobe", fprobe_command, "",
+	      "fprobe, kretprobe: handlers, data, sleepers, limits");
 
-static int ignore(struct fprobe *fp, unsigned long ip, unsigned long ret_ip, struct ftrace_regs *regs, void *data)
+static int ignore(struct fprobe *fp, unsigned long ip, unsigned long ret_ip,
+		  struct ftrace_regs *regs, void *data)
 {
 	return 0;
 }
 
-/* Registers an fprobe on the functions that match a glob, and unregisters it. A test may hold it meanwhile. */
+/*
+ * Registers an fprobe on the functions that match a glob, and unregisters it. A test may hold it
+ * meanwhile.
+ */
 static int glob_command(int argc, char **argv)
 {
 	static struct fprobe fp = {.entry_handler = ignore};

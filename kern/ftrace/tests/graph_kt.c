@@ -149,7 +149,8 @@ static void every_result_comes_back(void)
 		   "both functions return, the last one first");
 	heard_count = 0;
 	heard_refuses = true;
-	kt_promise(outer(1) == 6 && heard_count == 3, "if an entry handler returns 0, the return handler is not called");
+	kt_promise(outer(1) == 6 && heard_count == 3,
+		   "if an entry handler returns 0, the return handler is not called");
 	stop();
 }
 
@@ -157,7 +158,8 @@ static void too_deep_is_counted(void)
 {
 	start("kt_graph_*");
 	kt_promise(deep(200) == 200, "200 calls deep, the result is right");
-	kt_promise(heard_count < 2 * 201 && heard_count > 40 && heard_overrun == 201 - heard_count / 2,
+	kt_promise(heard_count < 2 * 201 && heard_count > 40 &&
+			   heard_overrun == 201 - heard_count / 2,
 		   "calls that found no room are counted: %u events, %u lost", heard_count,
 		   heard_overrun);
 	heard_count = 0;
@@ -180,12 +182,13 @@ static void a_user_leaves_meanwhile(void)
 {
 	start("kt_graph_body");
 	graph_body = leave;
-	kt_promise(body(4) == 7, "the user is unregistered during a call: the function returns to its caller");
+	kt_promise(body(4) == 7,
+		   "the user is unregistered during a call: the function returns to its caller");
 	kt_promise(heard_count == 1, "the return handler of that user is not called");
 	kt_promise(start("kt_graph_body"), "the user is registered again");
 	graph_body = leave_and_come_back;
-	kt_promise(body(5) == 8 && heard_count == 1,
-		   "a user that was unregistered and registered again is not called: the frame is older");
+	kt_promise(body(5) == 8 && heard_count == 1, "a user that was unregistered and registered "
+						     "again is not called: the frame is older");
 	stop();
 }
 
@@ -228,7 +231,9 @@ static int bad_frame_command(int argc, char **argv)
 	kt_promise(ftrace_graph_dead, "graph tracing has stopped");
 	kt_promise(outer(5) == 22 && heard_count == 1, "no handler is called any more");
 	stop();
-	kt_promise(register_ftrace_graph(&kt_user) == -ENODEV, "no user can be registered: -ENODEV");
+	kt_promise(register_ftrace_graph(&kt_user) == -ENODEV,
+		   "no user can be registered: -ENODEV");
 	return kt_end();
 }
-SHELL_COMMAND("kt_graph_bad_frame", bad_frame_command, "", "function_graph: a frame that does not fit");
+SHELL_COMMAND("kt_graph_bad_frame", bad_frame_command, "",
+	      "function_graph: a frame that does not fit");

@@ -1,4 +1,11 @@
-// needs: kern/ftrace/graph/fgraph_one.c kern/ftrace/graph/graph_walk.c kern/ftrace/graph/shadow_frame.c kern/ftrace/graph/shadow_room.c kern/ftrace/graph/shadow_var.c kern/ftrace/files/functions.c kern/ftrace/ops/ops.c kern/ftrace/core/hash.c kern/ftrace/core/glob.c kern/ftrace/filters/filter.c kern/ftrace/core/dynamic.c kern/ftrace/core/records.c kern/ftrace/core/patch.c kern/ftrace/tests/fake_kernel.c kern/ftrace/core/table.c kern/ftrace/core/set.c kern/ftrace/core/ftrace.c -Ikern/ftrace/tests/host -Ikern/ftrace/tests/host/riscv64 -DKERNEL_BASE=0x10000000ul -DALIAS_BASE=0x30000000ul -DSHADOW_HOOK=1
+// needs: kern/ftrace/graph/fgraph_one.c kern/ftrace/graph/graph_walk.c
+// needs: kern/ftrace/graph/shadow_frame.c kern/ftrace/graph/shadow_room.c
+// needs: kern/ftrace/graph/shadow_var.c kern/ftrace/files/functions.c kern/ftrace/ops/ops.c
+// needs: kern/ftrace/core/hash.c kern/ftrace/core/glob.c kern/ftrace/filters/filter.c
+// needs: kern/ftrace/core/dynamic.c kern/ftrace/core/records.c kern/ftrace/core/patch.c
+// needs: kern/ftrace/tests/fake_kernel.c kern/ftrace/core/table.c kern/ftrace/core/set.c
+// needs: kern/ftrace/core/ftrace.c -Ikern/ftrace/tests/host -Ikern/ftrace/tests/host/riscv64
+// needs: -DKERNEL_BASE=0x10000000ul -DALIAS_BASE=0x30000000ul -DSHADOW_HOOK=1
 /*
  * Lab 5's function_graph, from the word in the call site to the return. A
  * processor is imitated: it looks at the site and at ftrace_graph_call, goes
@@ -171,7 +178,8 @@ struct graph : testing::Test {
 		unsigned long sp = 0x90000 - 64 * depth, link = enter(f, 0x1000 + depth, sp);
 
 		body();
-		ASSERT_EQ(0x1000 + depth, leave(link, sp)) << "the function returned to a wrong address";
+		ASSERT_EQ(0x1000 + depth, leave(link, sp))
+			<< "the function returned to a wrong address";
 	}
 	void expect_empty()
 	{
@@ -320,7 +328,8 @@ TEST_F(graph, tail_calls_return_through_both_frames_and_a_walk_finds_the_caller)
 	EXPECT_EQ(RTH, regs.link);
 	EXPECT_EQ(0x1234u, ftrace_graph_ret_addr(host_current, RTH, 0x90008));
 	EXPECT_EQ(0x4321u, ftrace_graph_ret_addr(host_current, 0x4321, 0x90008));
-	EXPECT_EQ(RTH, ftrace_graph_ret_addr(host_current, RTH, 0x80008)) << "no frame has this frame pointer";
+	EXPECT_EQ(RTH, ftrace_graph_ret_addr(host_current, RTH, 0x80008))
+		<< "no frame has this frame pointer";
 	EXPECT_EQ(0x1234u, leave(regs.link, 0x90000));
 	EXPECT_EQ("+5:-6-5", events);
 	expect_empty();
@@ -412,7 +421,8 @@ TEST_F(graph, a_full_stack_drops_the_frames_of_calls_that_were_left)
 	call(3, 0, [&] {
 		for (unsigned i = 0; i < 3 * frames; i++)
 			enter(4, 0x2222, 0x90000 - 64);
-		EXPECT_EQ(6 * frames + 2, std::count(events.begin(), events.end(), '+') * 2) << "each call is traced";
+		EXPECT_EQ(6 * frames + 2, std::count(events.begin(), events.end(), '+') * 2)
+			<< "each call is traced";
 	});
 	EXPECT_EQ(3 * frames, std::count(events.begin(), events.end(), '/'));
 	EXPECT_FALSE(ftrace_graph_dead);
@@ -445,7 +455,8 @@ TEST_F(graph, a_return_without_any_frame_is_a_panic)
 
 TEST_F(graph, a_handler_that_calls_traced_functions_is_not_called_for_them)
 {
-	user.entryfunc = [](struct ftrace_graph_ent *t, struct fgraph_ops *g, struct ftrace_regs *r) {
+	user.entryfunc = [](struct ftrace_graph_ent *t, struct fgraph_ops *g,
+			    struct ftrace_regs *r) {
 		call(8, 5);
 		return entry(t, g, r);
 	};
@@ -473,8 +484,10 @@ TEST_F(graph, what_an_entry_keeps_its_return_finds_and_only_that)
 	};
 
 	found.clear();
-	user.entryfunc = [](struct ftrace_graph_ent *t, struct fgraph_ops *g, struct ftrace_regs *) {
-		u64 *kept = t->depth % 2 ? nullptr : (u64 *)fgraph_reserve_data(g->idx, 2 * sizeof(u64));
+	user.entryfunc = [](struct ftrace_graph_ent *t, struct fgraph_ops *g,
+			    struct ftrace_regs *) {
+		u64 *kept = t->depth % 2 ? nullptr
+					 : (u64 *)fgraph_reserve_data(g->idx, 2 * sizeof(u64));
 
 		if (kept)
 			kept[0] = 100 + t->depth, kept[1] = ~0ull;
@@ -522,8 +535,10 @@ TEST_F(graph, an_interrupt_at_any_two_stores_does_no_harm)
 
 		interrupts++;
 		for (auto *f = stack.top; f; f = f->below) {
-			ASSERT_TRUE(f->ret >= 0x1000 && f->ret < 0x1002) << "top leads to an incomplete frame";
-			ASSERT_LE((unsigned long *)(f + 1), stack.free) << "a frame ends above free";
+			ASSERT_TRUE(f->ret >= 0x1000 && f->ret < 0x1002)
+				<< "top leads to an incomplete frame";
+			ASSERT_LE((unsigned long *)(f + 1), stack.free)
+				<< "a frame ends above free";
 			ASSERT_EQ(f->ret, ftrace_graph_ret_addr(host_current, RTH, f->fp));
 		}
 		host_cpu->context_bit = 2;
@@ -551,10 +566,12 @@ TEST_F(graph, an_interrupt_at_any_two_stores_does_no_harm)
 		stores = store;
 		std::string rest;
 		for (size_t i = 0; i < events.size(); i++)
-			if (!strchr("67", events[i]) && !(i + 1 < events.size() && strchr("67", events[i + 1])))
+			if (!strchr("67", events[i]) &&
+			    !(i + 1 < events.size() && strchr("67", events[i + 1])))
 				rest += events[i];
 		ASSERT_EQ("+3+4-4-3", rest);
-		ASSERT_EQ(8 + 8 * when.size(), events.size()) << "the user must be called for the calls of each interrupt";
+		ASSERT_EQ(8 + 8 * when.size(), events.size())
+			<< "the user must be called for the calls of each interrupt";
 		expect_empty();
 	};
 

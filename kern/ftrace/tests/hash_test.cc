@@ -1,4 +1,6 @@
-// needs: kern/ftrace/core/hash.c kern/ftrace/tests/fake_kernel.c kern/ftrace/core/table.c kern/ftrace/core/set.c kern/ftrace/core/ftrace.c -Ikern/ftrace/tests/host -Ikern/ftrace/tests/host/riscv64 -DKERNEL_BASE=0x10000000ul -DALIAS_BASE=0x30000000ul
+// needs: kern/ftrace/core/hash.c kern/ftrace/tests/fake_kernel.c kern/ftrace/core/table.c
+// needs: kern/ftrace/core/set.c kern/ftrace/core/ftrace.c -Ikern/ftrace/tests/host
+// needs: -Ikern/ftrace/tests/host/riscv64 -DKERNEL_BASE=0x10000000ul -DALIAS_BASE=0x30000000ul
 /* Hashes of functions, compared with std::set. */
 #include "fake_kernel.h"
 #include <set>

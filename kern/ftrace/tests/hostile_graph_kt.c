@@ -71,7 +71,10 @@ struct kept {
 	u64 func, thread, check[];
 };
 
-/* Now and then a handler takes so long that its user would be unregistered before it ends, if unregistering did not wait. */
+/*
+ * Now and then a handler takes so long that its user would be unregistered before it ends, if
+ * unregistering did not wait.
+ */
 static inline void linger(struct fgraph_ops *gops)
 {
 	struct hostile_user *u = gops->private;
@@ -206,9 +209,12 @@ static int change_questions(u64 dice)
 	static const struct {
 		const char *file, *yes, *no;
 	} questions[] = {
-		{"set_graph_function", "kt_graph_work", ""},  {"set_graph_notrace", "kt_graph_end", ""},
-		{"max_graph_depth", "3", "0"},		       {"tracing_on", "0", "1"},
-		{"buffer_size_kb", "40", "1408"},	       {"function_profile_enabled", "1", "0"},
+		{"set_graph_function", "kt_graph_work", ""},
+		{"set_graph_notrace", "kt_graph_end", ""},
+		{"max_graph_depth", "3", "0"},
+		{"tracing_on", "0", "1"},
+		{"buffer_size_kb", "40", "1408"},
+		{"function_profile_enabled", "1", "0"},
 	};
 	unsigned i = (dice >> 1) % ARRAY_SIZE(questions);
 
@@ -221,7 +227,8 @@ static u64 walks, lost_walks;
 static int walk(u64 dice)
 {
 	unsigned long entries[48];
-	unsigned n = stack_trace_save_pid(workers[dice % WORKERS]->pid, 0, entries, ARRAY_SIZE(entries));
+	unsigned n =
+		stack_trace_save_pid(workers[dice % WORKERS]->pid, 0, entries, ARRAY_SIZE(entries));
 
 	walks++;
 	for (unsigned i = 0; i < n; i++)
@@ -231,8 +238,10 @@ static int walk(u64 dice)
 
 static int change_graph(u64 dice)
 {
-	static const char *const globs[] = {"kt_*", "*", "kt_graph_nap", "*lock*", "kt_graph_[we]*"};
-	static const char *const tracers[] = {"function_graph", "function", "nop", "function_graph"};
+	static const char *const globs[] = {"kt_*", "*", "kt_graph_nap", "*lock*",
+					    "kt_graph_[we]*"};
+	static const char *const tracers[] = {"function_graph", "function", "nop",
+					      "function_graph"};
 	struct hostile_user *u = &users[(dice >> 8) % USERS];
 
 	switch (dice % 10) {
@@ -244,14 +253,16 @@ static int change_graph(u64 dice)
 		return change_instance(dice >> 16);
 	case 3:
 		if (u->in)
-			return ftrace_filter_edit(&u->filter, "kt_graph_w*", 11, dice >> 16 & 1, false);
+			return ftrace_filter_edit(&u->filter, "kt_graph_w*", 11, dice >> 16 & 1,
+						  false);
 		return 0;
 	case 4:
 		return change_questions(dice >> 16);
 	case 5:
 		return walk(dice >> 16);
 	default:
-		return u->in ? user_leaves(u) : user_comes(u, globs[(dice >> 16) % ARRAY_SIZE(globs)]);
+		return u->in ? user_leaves(u)
+			     : user_comes(u, globs[(dice >> 16) % ARRAY_SIZE(globs)]);
 	}
 }
 
@@ -280,7 +291,8 @@ static void hostile_graph_phase(u64 seconds, u64 seed)
 	stop_work = false;
 	for (u64 i = 0; i < WORKERS; i++)
 		workers[i] = kthread_run(worker, (void *)i, -1, "worker");
-	while ((clock_ns() < until || !walks) && !bad) { /* a busy host may leave time for few changes */
+	/* a busy host may leave time for few changes */
+	while ((clock_ns() < until || !walks) && !bad) {
 		seed = seed * 6364136223846793005 + 1442695040888963407;
 		bad = change_graph(seed >> 20);
 		changes++;
@@ -291,13 +303,18 @@ static void hostile_graph_phase(u64 seconds, u64 seed)
 	kt_promise(changes && !bad, "%lu changes, none refused (%d)", (unsigned long)changes, bad);
 	kt_promise(rounds && !wrong_results, "%lu rounds, %lu wrong results", (unsigned long)rounds,
 		   (unsigned long)wrong_results);
-	kt_promise(!wrong_data, "%lu returns found another user's entry data", (unsigned long)wrong_data);
+	kt_promise(!wrong_data, "%lu returns found another user's entry data",
+		   (unsigned long)wrong_data);
 	kt_promise(walks && !lost_walks, "%lu walks, %lu wrong", (unsigned long)walks,
 		   (unsigned long)lost_walks);
-	kt_promise(!calls_after, "%lu calls of users that were unregistered", (unsigned long)calls_after);
+	kt_promise(!calls_after, "%lu calls of users that were unregistered",
+		   (unsigned long)calls_after);
 }
 
-/* A user that is registered from before the threads' first call until after their last sees a return for every entry. */
+/*
+ * A user that is registered from before the threads' first call until after their last sees a
+ * return for every entry.
+ */
 static void balance(void)
 {
 	user_comes(&users[0], "kt_graph_[wen]*");
@@ -345,7 +362,8 @@ static int hostile_graph_command(int argc, char **argv)
 	everybody_leaves();
 	kt_wait(!shadow_stacks());
 	kt_promise(!shadow_stacks(), "%u shadow stacks are left", shadow_stacks());
-	kt_promise(!ftrace_disabled && !ftrace_graph_dead, "no site was refused, every frame fitted");
+	kt_promise(!ftrace_disabled && !ftrace_graph_dead,
+		   "no site was refused, every frame fitted");
 	kt_promise(kt_text_hash() == text, "text at the end is text at the start");
 	return kt_end();
 }

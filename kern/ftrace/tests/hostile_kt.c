@@ -78,7 +78,10 @@ static unsigned hammer_count(void)
 	return nr_cpus > 1 ? nr_cpus - 1 : 1;
 }
 
-/* Start a thread on each CPU but the first, on which the changes are made; with one CPU they share it. */
+/*
+ * Start a thread on each CPU but the first, on which the changes are made; with one CPU they share
+ * it.
+ */
 static void on_every_cpu(int (*fn)(void *), struct thread **threads)
 {
 	memset(threads, 0, NR_CPUS * sizeof(*threads));
@@ -158,8 +161,9 @@ static void calm_phase(void)
 	u64 events = 0;
 
 	/*
-	 * QEMU with a thread for each CPU may have translated the old word of a site again between its invalidation and the store,
-	 * and executes it until the site is written once more: write all of them, while nobody calls.
+	 * QEMU with a thread for each CPU may have translated the old word of a site again between
+	 * its invalidation and the store, and executes it until the site is written once more:
+	 * write all of them, while nobody calls.
 	 */
 	kt_echo("function", "current_tracer", false);
 	kt_echo("nop", "current_tracer", false);

@@ -88,7 +88,10 @@ static u32 overrun;
 static bool stacks; /* walk the stack, too */
 static unsigned lost_walks;
 
-/* The walk must reach this file's command through the calls in progress, and through no other address. */
+/*
+ * The walk must reach this file's command through the calls in progress, and through no other
+ * address.
+ */
 static notrace void jump_walk(void)
 {
 	unsigned long entries[3 * MOST] = {0};
@@ -101,7 +104,8 @@ static notrace void jump_walk(void)
 		lost_walks += entries[i] - (unsigned long)return_to_handler < 8;
 }
 
-static notrace int jump_entry(struct ftrace_graph_ent *trace, struct fgraph_ops *gops, struct ftrace_regs *regs)
+static notrace int jump_entry(struct ftrace_graph_ent *trace, struct fgraph_ops *gops,
+			      struct ftrace_regs *regs)
 {
 	u64 *kept = fgraph_reserve_data(gops->idx, sizeof(*kept));
 
@@ -118,10 +122,12 @@ static notrace int jump_entry(struct ftrace_graph_ent *trace, struct fgraph_ops 
 }
 static notrace void jump_close(unsigned long func, int depth, const u64 *kept)
 {
-	wrong += !open || calls[open - 1].func != func || calls[open - 1].depth != depth || (kept && *kept != func);
+	wrong += !open || calls[open - 1].func != func || calls[open - 1].depth != depth ||
+		 (kept && *kept != func);
 	open -= !!open;
 }
-static notrace void jump_return(struct ftrace_graph_ret *trace, struct fgraph_ops *gops, struct ftrace_regs *regs)
+static notrace void jump_return(struct ftrace_graph_ret *trace, struct fgraph_ops *gops,
+				struct ftrace_regs *regs)
 {
 	returns++;
 	overrun = trace->overrun;
@@ -134,7 +140,8 @@ static notrace void jump_gone(struct ftrace_graph_ent *trace, struct fgraph_ops 
 }
 
 static struct ftrace_filter filter;
-static struct fgraph_ops user = {jump_entry, jump_return, &filter, .gonefunc = jump_gone, .idx = -1};
+static struct fgraph_ops user = {jump_entry, jump_return, &filter, .gonefunc = jump_gone,
+				 .idx = -1};
 
 static bool begin(const char *names)
 {
@@ -148,7 +155,9 @@ static void end(const char *what)
 	unregister_ftrace_graph(&user);
 	ftrace_filter_free(&filter);
 	kt_promise(!ftrace_graph_dead, "%s: graph tracing goes on", what);
-	kt_promise(!wrong, "%s: each return, and each call that was left, is told in the right order", what);
+	kt_promise(!wrong,
+		   "%s: each return, and each call that was left, is told in the right order",
+		   what);
 	kt_promise(entries == returns + gone + open, "%s: each entry is told once more", what);
 	kt_promise(!lost_walks, "%s: a stack walk finds each return address", what);
 }
@@ -168,8 +177,11 @@ static void results(void)
 
 	for (unsigned w = 0; w < ARRAY_SIZE(ways); w++)
 		for (unsigned i = 0; i < ARRAY_SIZE(deep); i++) {
-			kt_promise(kt_jump_over(ways[w].down, deep[i]) == 1, "%s: a jump out of %ld calls arrives", ways[w].name, deep[i]);
-			kt_promise(kt_jump_outer(ways[w].down, deep[i], LOOPS) == LOOPS + 1000, "%s: %u jumps out of %ld calls arrive", ways[w].name, LOOPS, deep[i]);
+			kt_promise(kt_jump_over(ways[w].down, deep[i]) == 1,
+				   "%s: a jump out of %ld calls arrives", ways[w].name, deep[i]);
+			kt_promise(kt_jump_outer(ways[w].down, deep[i], LOOPS) == LOOPS + 1000,
+				   "%s: %u jumps out of %ld calls arrive", ways[w].name, LOOPS,
+				   deep[i]);
 		}
 }
 
@@ -188,9 +200,11 @@ static void told_at_the_return(unsigned w, long n)
 	s = shadow_of(current);
 	top = s->top, depth = s->depth, counted = s->overrun;
 	stacks = true;
-	kt_promise(kt_jump_over(ways[w].down, n) == 1, "%s: a jump out of %ld traced calls arrives", name, n);
+	kt_promise(kt_jump_over(ways[w].down, n) == 1, "%s: a jump out of %ld traced calls arrives",
+		   name, n);
 	stacks = false;
-	kt_promise(gone == left && !open, "%s: %u calls were left, and the user is told of %u", name, left, gone);
+	kt_promise(gone == left && !open, "%s: %u calls were left, and the user is told of %u",
+		   name, left, gone);
 	kt_promise(s->top == top && s->depth == depth, "%s: their frames are popped", name);
 	kt_promise(s->overrun - counted == left, "%s: they are counted", name);
 	kt_jump_leaf(1);
@@ -204,7 +218,8 @@ static void told_at_the_return(unsigned w, long n)
  */
 static void many(unsigned w, long n, const char *names, bool around)
 {
-	unsigned all = LOOPS * (2 * n + ways[w].more + 1) + (around ? 2 : 0); /* kt_jump_down and kt_jump_leaf, n times each, kt_jump_leaf once more */
+	/* kt_jump_down and kt_jump_leaf, n times each, kt_jump_leaf once more */
+	unsigned all = LOOPS * (2 * n + ways[w].more + 1) + (around ? 2 : 0);
 	struct shadow_stack *s;
 	unsigned long counted;
 
@@ -212,13 +227,16 @@ static void many(unsigned w, long n, const char *names, bool around)
 		return;
 	s = shadow_of(current);
 	counted = s->overrun;
-	kt_promise(kt_jump_outer(ways[w].down, n, LOOPS) == LOOPS + 1000, "%s: %u jumps out of %ld traced calls arrive", ways[w].name, LOOPS, n);
+	kt_promise(kt_jump_outer(ways[w].down, n, LOOPS) == LOOPS + 1000,
+		   "%s: %u jumps out of %ld traced calls arrive", ways[w].name, LOOPS, n);
 	counted = s->overrun - counted;
-	kt_promise(entries + (counted - gone - refused) == all, "%s, %ld deep, %s: all %u calls are traced, or counted: %u and %ld", ways[w].name, n, names, all,
-		   entries, (long)(counted - gone - refused));
+	kt_promise(entries + (counted - gone - refused) == all,
+		   "%s, %ld deep, %s: all %u calls are traced, or counted: %u and %ld",
+		   ways[w].name, n, names, all, entries, (long)(counted - gone - refused));
 	kt_promise(entries >= all / 2, "%s, %ld deep: most calls are traced", ways[w].name, n);
 	kt_promise(!around || !open, "%s, %ld deep: each call is told once more", ways[w].name, n);
-	kt_promise(s->depth < SHADOW_SIZE / sizeof(struct shadow_frame), "the frames are on the shadow stack");
+	kt_promise(s->depth < SHADOW_SIZE / sizeof(struct shadow_frame),
+		   "the frames are on the shadow stack");
 	end(names);
 }
 
@@ -233,16 +251,22 @@ static notrace int jump_probe(struct kretprobe_instance *ri, struct ftrace_regs 
 /* With @names a graph user traces a function around the probed one. */
 static void instances(const char *names)
 {
-	struct kretprobe kr = {.kp = {.symbol_name = "kt_jump_down"}, .handler = jump_probe, .maxactive = 8};
+	struct kretprobe kr = {
+		.kp = {.symbol_name = "kt_jump_down"}, .handler = jump_probe, .maxactive = 8};
 	unsigned long calls = 3 * LOOPS;
 
 	hits = 0;
-	if (!kt_promise(!register_kretprobe(&kr), "a kretprobe is registered") || (names && !begin(names)))
+	if (!kt_promise(!register_kretprobe(&kr), "a kretprobe is registered") ||
+	    (names && !begin(names)))
 		return;
-	kt_promise(kt_jump_outer(kt_jump_down, 3, LOOPS) == LOOPS + 1000, "a probed function is left by jumps");
+	kt_promise(kt_jump_outer(kt_jump_down, 3, LOOPS) == LOOPS + 1000,
+		   "a probed function is left by jumps");
 	kt_promise(!hits, "a call that never returns has no return handler");
-	kt_promise(kr.nmissed <= calls / 4, "instances of calls that were left are used again: of %lu calls %lu found none", calls, kr.nmissed);
-	kt_promise(kr.active <= kr.maxactive && (!names || !kr.active), "and given back: %d of %d are out", kr.active, kr.maxactive);
+	kt_promise(kr.nmissed <= calls / 4,
+		   "instances of calls that were left are used again: of %lu calls %lu found none",
+		   calls, kr.nmissed);
+	kt_promise(kr.active <= kr.maxactive && (!names || !kr.active),
+		   "and given back: %d of %d are out", kr.active, kr.maxactive);
 	if (names)
 		end(names);
 	unregister_kretprobe(&kr);
@@ -297,4 +321,5 @@ static int jump_command(int argc, char **argv)
 	}
 	return kt_end();
 }
-SHELL_COMMAND("kt_jump", jump_command, "[results]", "functions that are left by longjmp(); results: without users of its own");
+SHELL_COMMAND("kt_jump", jump_command, "[results]",
+	      "functions that are left by longjmp(); results: without users of its own");

@@ -59,7 +59,8 @@ __noinline long kt_probe_plain(long x)
 	for (int i = 0; i < 4; i++) {
 		shorts[i] = bytes[i] * 257 - x;
 		ints[i] = shorts[i] ^ (int)(x << i);
-		sum += (long)ints[i] * x + (s8)bytes[4 + i] + (u16)shorts[i] % 7 + (x / (i + 3)) % (i + 2);
+		sum += (long)ints[i] * x + (s8)bytes[4 + i] + (u16)shorts[i] % 7 +
+		       (x / (i + 3)) % (i + 2);
 	}
 	return sum ^ ((u64)x >> 3) ^ (x < 4) ^ ((u64)x < 9) << 1;
 }
@@ -69,7 +70,8 @@ __noinline long kt_probe_plain(long x)
 #ifdef __riscv
 static inline __attribute__((always_inline)) long each_branch(long r, long x, long y)
 {
-	__asm__ volatile(TWO_WAYS("beq %1, %2,") TWO_WAYS("bne %1, %2,") TWO_WAYS("blt %1, %2,") TWO_WAYS("bge %1, %2,")
+	__asm__ volatile(TWO_WAYS("beq %1, %2,") TWO_WAYS("bne %1, %2,") TWO_WAYS("blt %1, %2,")
+			 TWO_WAYS("bge %1, %2,")
 			 TWO_WAYS("bltu %1, %2,") TWO_WAYS("bgeu %1, %2,")
 			 "auipc t0, 0\n\t"
 			 "jalr t1, 12(t0)\n\t" /* over the next one */
@@ -93,10 +95,13 @@ static inline __attribute__((always_inline)) long each_branch(long r, long x, lo
 static inline __attribute__((always_inline)) long each_branch(long r, long x, long y)
 {
 	__asm__ volatile("cmp %1, %2\n\t"
-			 TWO_WAYS("b.eq") TWO_WAYS("b.ne") TWO_WAYS("b.hs") TWO_WAYS("b.lo") TWO_WAYS("b.mi") TWO_WAYS("b.pl")
-			 TWO_WAYS("b.vs") TWO_WAYS("b.vc") TWO_WAYS("b.hi") TWO_WAYS("b.ls") TWO_WAYS("b.ge") TWO_WAYS("b.lt")
+			 TWO_WAYS("b.eq") TWO_WAYS("b.ne") TWO_WAYS("b.hs") TWO_WAYS("b.lo")
+			 TWO_WAYS("b.mi") TWO_WAYS("b.pl")
+			 TWO_WAYS("b.vs") TWO_WAYS("b.vc") TWO_WAYS("b.hi") TWO_WAYS("b.ls")
+			 TWO_WAYS("b.ge") TWO_WAYS("b.lt")
 			 TWO_WAYS("b.gt") TWO_WAYS("b.le") TWO_WAYS("b.al")
-			 TWO_WAYS("cbz %2,") TWO_WAYS("cbnz %2,") TWO_WAYS("cbz %w1,") TWO_WAYS("tbz %2, #0,") TWO_WAYS("tbnz %2, #63,")
+			 TWO_WAYS("cbz %2,") TWO_WAYS("cbnz %2,") TWO_WAYS("cbz %w1,")
+			 TWO_WAYS("tbz %2, #0,") TWO_WAYS("tbnz %2, #63,")
 			 TWO_WAYS("tbz %1, #1,")
 			 "adr x9, .\n\t"
 			 "adr x10, . + 8\n\t"
@@ -153,7 +158,8 @@ __noinline long kt_probe_atomics(long x)
 	__atomic_compare_exchange_n(&word, &old, 7, false, __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST);
 	__atomic_store_n(&other, word, __ATOMIC_RELEASE);
 	smp_mb();
-	old += __atomic_load_n(&other, __ATOMIC_ACQUIRE) + __atomic_exchange_n(&word, 1, __ATOMIC_SEQ_CST);
+	old += __atomic_load_n(&other, __ATOMIC_ACQUIRE) +
+	       __atomic_exchange_n(&word, 1, __ATOMIC_SEQ_CST);
 	irq_restore(flags);
 	return old + (irqs_disabled() ? 1000 : 0);
 }
@@ -183,7 +189,8 @@ __noinline void kt_probe_enable(void)
 }
 
 /* The last one has static words: only one thread may call it. */
-static long (*const functions[])(long) = {kt_probe_leaf, kt_probe_plain, kt_probe_branches, kt_probe_calls, kt_probe_atomics};
+static long (*const functions[])(long) = {kt_probe_leaf, kt_probe_plain, kt_probe_branches,
+					  kt_probe_calls, kt_probe_atomics};
 #define SHARED 4 /* functions */
 static const long inputs[] = {0, 1, -1, 2, 5, 69, 1000000007, ~(~0ul >> 1), 0x123456789abcdef};
 
@@ -250,7 +257,7 @@ struct tally {
 /* Probe each instruction of @f alone; with more CPUs, for which each write waits, every third. */
 static void probe_each(unsigned long f, struct kprobe model, struct tally *t)
 {
-	for (unsigned long at = FIRST_IN_BODY; at < size_of((void *)f); at += nr_cpus > 1 ? 12 : 4) {
+	for (unsigned long at = FIRST_IN_BODY; at<size_of((void *)f); at += nr_cpus> 1 ? 12 : 4) {
 		struct kprobe p = model;
 		int err;
 
@@ -269,7 +276,8 @@ static void probe_each(unsigned long f, struct kprobe model, struct tally *t)
 
 static void every_instruction(void)
 {
-	static const struct kprobe models[] = {{.pre_handler = count}, {.pre_handler = walk, .post_handler = count_post}};
+	static const struct kprobe models[] = {{.pre_handler = count},
+					       {.pre_handler = walk, .post_handler = count_post}};
 
 	for (unsigned f = 0; f < ARRAY_SIZE(functions); f++)
 		for (unsigned i = 0; i < ARRAY_SIZE(inputs); i++)
@@ -282,11 +290,15 @@ static void every_instruction(void)
 		for (unsigned f = 0; f < ARRAY_SIZE(functions); f++)
 			probe_each((unsigned long)functions[f], models[m], &t);
 		kt_promise(t.probed > 50 && !t.wrong && !t.other,
-			   "%u instructions are probed, %u refused, %u with another error; %u results differ", t.probed, t.refused,
-			   t.other, t.wrong);
+			   "%u instructions are probed, %u refused, %u with another error; %u "
+			   "results differ",
+			   t.probed, t.refused, t.other, t.wrong);
 		if (models[m].post_handler)
-			kt_promise(posts == hits, "%lu pre_handlers, %lu post_handlers", hits, posts);
-		kt_promise(hits > t.probed && !unlike, "%lu hits, %lu walks do not find the instruction and its caller", hits, unlike);
+			kt_promise(posts == hits, "%lu pre_handlers, %lu post_handlers", hits,
+				   posts);
+		kt_promise(hits > t.probed && !unlike,
+			   "%lu hits, %lu walks do not find the instruction and its caller", hits,
+			   unlike);
 	}
 }
 
@@ -299,15 +311,19 @@ static void all_at_once(void)
 		for (unsigned long at = 0; at < size_of(functions[f]) && count_of < want; at += 4) {
 			struct kprobe *p = &probes[count_of];
 
-			*p = (struct kprobe){.addr = (unsigned long)functions[f] + at, .pre_handler = walk};
+			*p = (struct kprobe){.addr = (unsigned long)functions[f] + at,
+					     .pre_handler = walk};
 			if (count_of % 3)
 				p->post_handler = count_post;
 			count_of += !register_kprobe(p);
 		}
 	hits = unlike = 0;
 	wrong = run_all();
-	kt_promise(count_of == want && !wrong && hits > count_of, "%u instructions at once: %u results differ, %lu hits", count_of, wrong, hits);
-	kt_promise(!unlike, "%lu walks through probed functions do not find the instruction and its caller", unlike);
+	kt_promise(count_of == want && !wrong && hits > count_of,
+		   "%u instructions at once: %u results differ, %lu hits", count_of, wrong, hits);
+	kt_promise(!unlike,
+		   "%lu walks through probed functions do not find the instruction and its caller",
+		   unlike);
 	while (count_of)
 		unregister_kprobe(&probes[--count_of]);
 	hits = 0;
@@ -330,13 +346,15 @@ static bool skip(struct kprobe *p, struct kprobe_regs *regs)
 
 static void at_an_entry(void)
 {
-	struct kprobe p = {.symbol_name = "kt_probe_leaf", .pre_handler = add_hundred}, q = p, r = p, s = p;
+	struct kprobe p = {.symbol_name = "kt_probe_leaf", .pre_handler = add_hundred}, q = p,
+		      r = p, s = p;
 
 	hits = posts = 0;
 	q.pre_handler = count;
 	q.post_handler = count_post;
 	kt_promise(!register_kprobe(&p) && !register_kprobe(&q), "two probes at one entry");
-	kt_promise(kt_probe_leaf(1) == 304 && hits == 2 && posts == 1, "both are called, and a changed argument is seen (%lu, %lu)", hits, posts);
+	kt_promise(kt_probe_leaf(1) == 304 && hits == 2 && posts == 1,
+		   "both are called, and a changed argument is seen (%lu, %lu)", hits, posts);
 	unregister_kprobe(&p);
 	kt_promise(kt_probe_leaf(1) == 4 && hits == 3, "one of them is left");
 	r.pre_handler = s.pre_handler = skip;
@@ -348,7 +366,8 @@ static void at_an_entry(void)
 	kt_promise(!register_kprobe(&r), "one with it is registered");
 	kt_promise(register_kprobe(&s) == -EBUSY, "a second one clashes");
 	hits = 0;
-	kt_promise(kt_probe_leaf(1) == 4711 && hits == 2, "the first one changes pc, beside one that does not (%lu)", hits);
+	kt_promise(kt_probe_leaf(1) == 4711 && hits == 2,
+		   "the first one changes pc, beside one that does not (%lu)", hits);
 	unregister_kprobe(&r);
 	unregister_kprobe(&q);
 	hits = 0;
@@ -359,24 +378,31 @@ static void at_an_entry(void)
 static void in_a_body(void)
 {
 	unsigned long at = (unsigned long)kt_probe_leaf + FIRST_IN_BODY;
-	struct kprobe p = {.addr = at, .pre_handler = add_hundred}, q = {.addr = at, .pre_handler = count}, r = {.addr = at, .pre_handler = skip}, s;
+	struct kprobe p = {.addr = at, .pre_handler = add_hundred},
+		      q = {.addr = at, .pre_handler = count}, r = {.addr = at, .pre_handler = skip},
+		      s;
 
 	hits = posts = 0;
 	kt_promise(!register_kprobe(&p) && !register_kprobe(&q), "two probes at one instruction");
-	kt_promise(kt_probe_leaf(1) == 304 && hits == 2, "both are called, and a changed register is seen");
+	kt_promise(kt_probe_leaf(1) == 304 && hits == 2,
+		   "both are called, and a changed register is seen");
 	unregister_kprobe(&p);
 	kt_promise(kt_probe_leaf(1) == 4 && hits == 3, "one of them is left");
 	p = (struct kprobe){.addr = at, .post_handler = count_post};
-	kt_promise(!register_kprobe(&p) && kt_probe_leaf(1) == 4 && posts == 1, "a post_handler joins");
+	kt_promise(!register_kprobe(&p) && kt_probe_leaf(1) == 4 && posts == 1,
+		   "a post_handler joins");
 	disable_kprobe(&q);
-	kt_promise(kt_probe_leaf(1) == 4 && hits == 4 && posts == 2, "a disabled one is not called");
+	kt_promise(kt_probe_leaf(1) == 4 && hits == 4 && posts == 2,
+		   "a disabled one is not called");
 	disable_kprobe(&p);
 	kt_promise(*(u32 *)at != INSN_BREAK, "nobody is called: the instruction is back");
 	enable_kprobe(&q);
-	kt_promise(kt_probe_leaf(1) == 4 && hits == 5 && posts == 2, "and is called when it is enabled");
+	kt_promise(kt_probe_leaf(1) == 4 && hits == 5 && posts == 2,
+		   "and is called when it is enabled");
 	r.flags = KPROBE_FLAG_IPMODIFY;
 	s = r;
-	kt_promise(!register_kprobe(&r) && register_kprobe(&s) == -EBUSY, "one probe may change pc");
+	kt_promise(!register_kprobe(&r) && register_kprobe(&s) == -EBUSY,
+		   "one probe may change pc");
 	hits = 0;
 	kt_promise(kt_probe_leaf(1) == 4711 && hits == 2, "and does, beside one that does not");
 	unregister_kprobe(&p);
@@ -438,23 +464,39 @@ static void without_a_record(void)
 
 static void refusals(void)
 {
-	struct kprobe p = {.symbol_name = "kt_probe_leaf", .offset = FIRST_IN_BODY, .pre_handler = count}, unknown = {.symbol_name = "kt_no_such", .pre_handler = count},
+	struct kprobe p = {.symbol_name = "kt_probe_leaf",
+			   .offset = FIRST_IN_BODY,
+			   .pre_handler = count},
+		      unknown = {.symbol_name = "kt_no_such", .pre_handler = count},
 		      nothing = {.symbol_name = "kt_probe_leaf"};
 	unsigned long leaf = (unsigned long)kt_probe_leaf, pages;
 
-	kt_promise(refusal(leaf + FIRST_IN_BODY + 2) == -EINVAL && refusal(leaf + FIRST_IN_BODY + 1) == -EINVAL, "refused: inside an instruction");
-	kt_promise(refusal(8) == -EINVAL && refusal((unsigned long)&p) == -EINVAL && refusal((unsigned long)_data) == -EINVAL &&
-			   refusal((unsigned long)_rodata) == -EINVAL, "refused: not text");
-	kt_promise(refusal((unsigned long)function_trace_call + 8) == -EINVAL && refusal(SLOTS_START) == -EINVAL &&
-			   refusal((unsigned long)register_kprobe) == -EINVAL, "refused: the tracer, and a slot");
-	kt_promise(refusal((unsigned long)exception_vector + 8) == -EINVAL && refusal((unsigned long)trap_exception + 8) == -EINVAL &&
-			   refusal((unsigned long)unwind_next + 8) == -EINVAL && refusal((unsigned long)irq_exit) == -EINVAL,
+	kt_promise(refusal(leaf + FIRST_IN_BODY + 2) == -EINVAL &&
+			   refusal(leaf + FIRST_IN_BODY + 1) == -EINVAL,
+		   "refused: inside an instruction");
+	kt_promise(refusal(8) == -EINVAL && refusal((unsigned long)&p) == -EINVAL &&
+			   refusal((unsigned long)_data) == -EINVAL &&
+			   refusal((unsigned long)_rodata) == -EINVAL,
+		   "refused: not text");
+	kt_promise(refusal((unsigned long)function_trace_call + 8) == -EINVAL &&
+			   refusal(SLOTS_START) == -EINVAL &&
+			   refusal((unsigned long)register_kprobe) == -EINVAL,
+		   "refused: the tracer, and a slot");
+	kt_promise(refusal((unsigned long)exception_vector + 8) == -EINVAL &&
+			   refusal((unsigned long)trap_exception + 8) == -EINVAL &&
+			   refusal((unsigned long)unwind_next + 8) == -EINVAL &&
+			   refusal((unsigned long)irq_exit) == -EINVAL,
 		   "refused: the breakpoint's own path");
-	kt_promise(refusal((unsigned long)panic + 16) == -EINVAL && refusal((unsigned long)panic_regs) == -EINVAL, "refused: panic()");
-	kt_promise(register_kprobe(&unknown) == -ENOENT && register_kprobe(&nothing) == -EINVAL, "refused: no such function, no handler");
-	kt_promise(!register_kprobe(&p) && register_kprobe(&p) == -EEXIST, "refused: the same one twice");
+	kt_promise(refusal((unsigned long)panic + 16) == -EINVAL &&
+			   refusal((unsigned long)panic_regs) == -EINVAL,
+		   "refused: panic()");
+	kt_promise(register_kprobe(&unknown) == -ENOENT && register_kprobe(&nothing) == -EINVAL,
+		   "refused: no such function, no handler");
+	kt_promise(!register_kprobe(&p) && register_kprobe(&p) == -EEXIST,
+		   "refused: the same one twice");
 	unregister_kprobe(&p);
-	kt_promise(!exclusive_and_probed(kt_probe_atomics), "refused: exclusive pairs, and what is between");
+	kt_promise(!exclusive_and_probed(kt_probe_atomics),
+		   "refused: exclusive pairs, and what is between");
 	without_a_record();
 	synchronize_sched();
 	pages = pages_free_count();
@@ -471,7 +513,10 @@ static void refusals(void)
 			refusal(leaf);
 		}
 	}
-	kt_promise(pages_free_count() >= pages, "7 refusals, 1000 times, and 20 probes later no memory is lost: %lu pages, then %lu", pages, pages_free_count());
+	kt_promise(pages_free_count() >= pages,
+		   "7 refusals, 1000 times, and 20 probes later no memory is lost: %lu pages, then "
+		   "%lu",
+		   pages, pages_free_count());
 }
 
 static void too_many(void)
@@ -487,8 +532,10 @@ static void too_many(void)
 		err = register_kprobe(&probes[n]);
 	}
 	hits = 0;
-	kt_promise(err == -ENOSPC && n == KPROBE_SLOTS + 1, "probe %u of the slots' %u gets error %d", n, KPROBE_SLOTS, err);
-	kt_promise(kt_probe_many(3) == before && hits == KPROBE_SLOTS, "and the others are called: %lu", hits);
+	kt_promise(err == -ENOSPC && n == KPROBE_SLOTS + 1,
+		   "probe %u of the slots' %u gets error %d", n, KPROBE_SLOTS, err);
+	kt_promise(kt_probe_many(3) == before && hits == KPROBE_SLOTS,
+		   "and the others are called: %lu", hits);
 	while (n)
 		unregister_kprobe(&probes[--n]);
 }
@@ -503,7 +550,8 @@ static bool calls_leaf(struct kprobe *p, struct kprobe_regs *regs)
 }
 
 static unsigned long traced;
-static notrace void kprobe_kt_callback(unsigned long ip, unsigned long parent_ip, struct ftrace_ops *op, struct ftrace_regs *regs)
+static notrace void kprobe_kt_callback(unsigned long ip, unsigned long parent_ip,
+				       struct ftrace_ops *op, struct ftrace_regs *regs)
 {
 	traced++;
 }
@@ -514,18 +562,24 @@ static void nested(struct kprobe outer, struct kprobe inner)
 	unsigned long all = hits = posts = unlike = 0;
 
 	outer.pre_handler = calls_leaf;
-	kt_promise(!register_kprobe(&inner) && !register_kprobe(&outer), "a probe whose handler calls a probed function");
+	kt_promise(!register_kprobe(&inner) && !register_kprobe(&outer),
+		   "a probe whose handler calls a probed function");
 	kt_probe_calls(1);
 	all = inner.nmissed;
-	kt_promise(hits > 1 && all == 1 && posts == hits - 1 && !unlike, "in a handler a hit is missed, and its instruction executed (%lu hits, %lu missed)",
-		   hits, all);
+	kt_promise(
+		hits > 1 && all == 1 && posts == hits - 1 && !unlike,
+		"in a handler a hit is missed, and its instruction executed (%lu hits, %lu missed)",
+		hits, all);
 	unregister_kprobe(&outer);
 	unregister_kprobe(&inner);
 }
 
 static void in_a_handler(void)
 {
-	struct kprobe entry = {.symbol_name = "kt_probe_calls"}, body = entry, leaf = {.symbol_name = "kt_probe_leaf", .pre_handler = count, .post_handler = count_post},
+	struct kprobe entry = {.symbol_name = "kt_probe_calls"}, body = entry,
+		      leaf = {.symbol_name = "kt_probe_leaf",
+			      .pre_handler = count,
+			      .post_handler = count_post},
 		      in_leaf = leaf, last = leaf;
 	unsigned long alone;
 	struct ftrace_ops op = {.func = kprobe_kt_callback, .flags = 0, .slot = -1};
@@ -549,14 +603,18 @@ static void in_a_handler(void)
 	register_kprobe(&entry);
 	register_kprobe(&body);
 	kt_probe_calls(1);
-	kt_promise(traced == alone && traced > 1, "what handlers call is not traced: %lu calls", traced);
+	kt_promise(traced == alone && traced > 1, "what handlers call is not traced: %lu calls",
+		   traced);
 	unregister_kprobe(&entry);
 	unregister_kprobe(&body);
 	unregister_ftrace_function(&op);
 	ftrace_set_filter(&op, "", 0, true, false);
 }
 
-/* In the timer's interrupt: was the interrupted pc found, the instruction after kt_probe_enable()'s probed one? */
+/*
+ * In the timer's interrupt: was the interrupted pc found, the instruction after kt_probe_enable()'s
+ * probed one?
+ */
 static unsigned long enabled_at;
 static bool look_for_enabled(struct kprobe *p, struct kprobe_regs *regs)
 {
@@ -570,17 +628,23 @@ static bool look_for_enabled(struct kprobe *p, struct kprobe_regs *regs)
 	return false;
 }
 
-/* Interrupts are enabled by an instruction in a slot, and one is pending: it is taken in the slot. */
+/*
+ * Interrupts are enabled by an instruction in a slot, and one is pending: it is taken in the slot.
+ */
 static void in_an_interrupt(void)
 {
-	struct kprobe tick = {.symbol_name = "sched_tick", .offset = FIRST_IN_BODY, .pre_handler = look_for_enabled}, enable = {.pre_handler = count};
+	struct kprobe tick = {.symbol_name = "sched_tick",
+			      .offset = FIRST_IN_BODY,
+			      .pre_handler = look_for_enabled},
+		      enable = {.pre_handler = count};
 	u64 until;
 
 	for (enabled_at = (unsigned long)kt_probe_enable; *(u32 *)enabled_at != INSN_IRQ_ENABLE;)
 		enabled_at += 4;
 	enable.addr = enabled_at;
 	hits = unlike = 0;
-	kt_promise(!register_kprobe(&tick) && !register_kprobe(&enable), "probes in an interrupt handler, and on what enables interrupts");
+	kt_promise(!register_kprobe(&tick) && !register_kprobe(&enable),
+		   "probes in an interrupt handler, and on what enables interrupts");
 	for (int i = 0; i < 5; i++) {
 		irq_disable();
 		for (until = clock_ns() + 25000000; clock_ns() < until || !IRQ_PENDING();)
@@ -589,13 +653,17 @@ static void in_an_interrupt(void)
 	}
 	unregister_kprobe(&enable);
 	kt_promise(hits >= 10, "both are hit (%lu)", hits);
-	kt_promise(unlike >= 5, "an interrupt in a slot finds the instruction after the probed one (%lu times)", unlike);
+	kt_promise(unlike >= 5,
+		   "an interrupt in a slot finds the instruction after the probed one (%lu times)",
+		   unlike);
 	hits = 0;
-	for (until = clock_ns() + 60000000000; READ_ONCE(hits) < 2 && clock_ns() < until;) /* of any CPU; even a slow host does not reach this limit */
+	/* of any CPU; even a slow host does not reach this limit */
+	for (until = clock_ns() + 60000000000; READ_ONCE(hits) < 2 && clock_ns() < until;)
 		cpu_relax();
 	unregister_kprobe(&tick);
 	kt_promise(hits >= 2, "the timer's interrupt is probed alone (%lu)", hits);
-	kt_promise(in_tracer(SLOTS_START) && in_tracer(SLOTS_START + sizeof(kprobe_slots) - 4), "irq_exit() does not preempt in a slot");
+	kt_promise(in_tracer(SLOTS_START) && in_tracer(SLOTS_START + sizeof(kprobe_slots) - 4),
+		   "irq_exit() does not preempt in a slot");
 }
 
 #define FIRE_NS 1500000000
@@ -605,7 +673,9 @@ static void taken_away(void)
 	static const u32 foreign = INSN_BREAK;
 	struct trap_frame frame = {BREAK_CAUSE, .pc = (unsigned long)kt_probe_leaf + FIRST_IN_BODY};
 
-	kt_promise(break_hook->hit(&frame, 1) && frame.pc == (unsigned long)kt_probe_leaf + FIRST_IN_BODY, "a breakpoint that is gone: its instruction is executed");
+	kt_promise(break_hook->hit(&frame, 1) &&
+			   frame.pc == (unsigned long)kt_probe_leaf + FIRST_IN_BODY,
+		   "a breakpoint that is gone: its instruction is executed");
 	frame.pc = (unsigned long)&foreign;
 	kt_promise(!break_hook->hit(&frame, 1), "another one's breakpoint is left alone");
 }
@@ -660,8 +730,11 @@ static void leaving(void)
 	body.offset = FIRST_IN_BODY;
 	if (nr_cpus == 1)
 		return;
-	kt_promise(!is_inside_after(&entry, unregister) && !is_inside_after(&body, unregister), "after unregister_kprobe() no CPU is in a handler");
-	kt_promise(!is_inside_after(&entry, disable_kprobe) && !is_inside_after(&body, disable_kprobe), "nor after disable_kprobe()");
+	kt_promise(!is_inside_after(&entry, unregister) && !is_inside_after(&body, unregister),
+		   "after unregister_kprobe() no CPU is in a handler");
+	kt_promise(!is_inside_after(&entry, disable_kprobe) &&
+			   !is_inside_after(&body, disable_kprobe),
+		   "nor after disable_kprobe()");
 }
 
 static volatile bool stop;
@@ -682,7 +755,10 @@ static int hammer(void *unused)
 	return 0;
 }
 
-/* A thread on each CPU calls the functions while probes are registered and unregistered; this thread preempts the first. */
+/*
+ * A thread on each CPU calls the functions while probes are registered and unregistered; this
+ * thread preempts the first.
+ */
 static void under_fire(void)
 {
 	struct thread *threads[NR_CPUS] = {NULL};
@@ -699,7 +775,8 @@ static void under_fire(void)
 		int err;
 
 		dice = dice * 6364136223846793005 + 1442695040888963407;
-		p.addr = (unsigned long)functions[f] + (dice >> 33) % (size_of(functions[f]) / 4) * 4;
+		p.addr = (unsigned long)functions[f] +
+			 (dice >> 33) % (size_of(functions[f]) / 4) * 4;
 		q = p;
 		q.post_handler = count_post;
 		err = register_kprobe(&p);
@@ -720,7 +797,9 @@ static void under_fire(void)
 	for (unsigned i = 0; i < nr_cpus; i++)
 		if (threads[i])
 			thread_join(threads[i]);
-	kt_promise(rounds && changes && !wrong_results && !bad, "%lu calls while %u probes come and go: %lu wrong, %u probes refused", rounds, changes, wrong_results, bad);
+	kt_promise(rounds && changes && !wrong_results && !bad,
+		   "%lu calls while %u probes come and go: %lu wrong, %u probes refused", rounds,
+		   changes, wrong_results, bad);
 	kt_promise(posts, "post_handlers are called (%lu)", posts);
 	kt_promise(!late, "after the last one has gone no handler is called");
 }

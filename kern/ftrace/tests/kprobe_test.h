@@ -52,7 +52,8 @@ struct probe_point *kprobe_buckets[KPROBE_BUCKETS], *kprobe_slot_owner[KPROBE_SL
 static u32 text[8] __attribute__((aligned(8)));
 u32 the_slots[KPROBE_SLOTS][2] __asm__("kprobe_slots") __attribute__((aligned(8))) = {};
 
-static std::vector<std::string> written; /* in order: "slot", "break", "back", "other", or "entry on" */
+/* in order: "slot", "break", "back", "other", or "entry on" */
+static std::vector<std::string> written;
 static int write_error;
 
 static const char *what_is(const struct text_word *w)
@@ -164,7 +165,8 @@ static std::vector<seen> handlers;
 
 static void note(const char *who, struct kprobe_regs *regs)
 {
-	handlers.push_back({who, regs->ip, regs->trap->pc, (host_cpu->recursion & EXCEPTION_BIT) != 0});
+	handlers.push_back(
+		{who, regs->ip, regs->trap->pc, (host_cpu->recursion & EXCEPTION_BIT) != 0});
 }
 static bool pre(struct kprobe *, struct kprobe_regs *regs)
 {
@@ -205,7 +207,9 @@ struct probes : testing::Test {
 		in_grace = nullptr;
 		registered = nullptr;
 	}
-	/* A point at text[n], with a slot if @slot is not -1, and with the probes first and second. */
+	/*
+	 * A point at text[n], with a slot if @slot is not -1, and with the probes first and second.
+	 */
 	struct probe_point *point(int n, int slot, bool two = false)
 	{
 		auto *pt = (struct probe_point *)calloc(1, sizeof(struct probe_point));
@@ -228,7 +232,10 @@ struct probes : testing::Test {
 		EXPECT_EQ(0, kprobe_update_point(pt));
 		return pt;
 	}
-	/* A breakpoint exception at @pc, in code whose context is a thread (1), an interrupt (2) or an exception (4). */
+	/*
+	 * A breakpoint exception at @pc, in code whose context is a thread (1), an interrupt (2) or
+	 * an exception (4).
+	 */
 	bool hit(unsigned long pc, u64 context = 1)
 	{
 		trap.pc = pc;
@@ -257,7 +264,8 @@ TEST_F(probes, a_hit_calls_the_handler_and_goes_on_in_the_slot)
 	forget(pt);
 }
 
-TEST_F(probes, the_breakpoint_after_the_copy_calls_the_post_handler_and_goes_on_after_the_instruction)
+TEST_F(probes,
+       the_breakpoint_after_the_copy_calls_the_post_handler_and_goes_on_after_the_instruction)
 {
 	first.post_handler = post;
 	struct probe_point *pt = armed(2, 5);
@@ -351,7 +359,8 @@ TEST_F(probes, a_disabled_probe_is_not_called)
 
 TEST_F(probes, a_breakpoint_without_a_point)
 {
-	EXPECT_TRUE(hit(at(2))) << "it was taken away meanwhile: the instruction that is there again is executed";
+	EXPECT_TRUE(hit(at(2)))
+		<< "it was taken away meanwhile: the instruction that is there again is executed";
 	EXPECT_EQ(at(2), trap.pc);
 	text[2] = INSN_BREAK;
 	EXPECT_FALSE(hit(at(2))) << "it is no probe's";
@@ -367,13 +376,15 @@ TEST_F(probes, a_pc_in_a_slot_stands_for_the_probed_instruction)
 	EXPECT_EQ(at(2), kprobe_hook.pc((unsigned long)&the_slots[5][0]));
 	EXPECT_EQ(at(3), kprobe_hook.pc((unsigned long)&the_slots[5][1]));
 	EXPECT_EQ(at(1), kprobe_hook.pc(at(1)));
-	EXPECT_EQ((unsigned long)the_slots[6], kprobe_hook.pc((unsigned long)the_slots[6])) << "nobody's slot";
+	EXPECT_EQ((unsigned long)the_slots[6], kprobe_hook.pc((unsigned long)the_slots[6]))
+		<< "nobody's slot";
 	EXPECT_EQ(INSN_BREAK, text[2]);
 	EXPECT_EQ(ADDI, kprobe_hook.insn(at(2)));
 	EXPECT_EQ(ADDI, kprobe_hook.insn(at(1)));
 	pt->entry = true;
 	pt->insn = BRANCH;
-	EXPECT_EQ(INSN_BREAK, kprobe_hook.insn(at(2))) << "an entry has no breakpoint: what is there is there";
+	EXPECT_EQ(INSN_BREAK, kprobe_hook.insn(at(2)))
+		<< "an entry has no breakpoint: what is there is there";
 	forget(pt);
 }
 
@@ -508,7 +519,9 @@ struct return_probes : probes {
 	}
 	int enter(int n)
 	{
-		return rp.fp.entry_handler ? rp.fp.entry_handler(&rp.fp, at(0), at(5), NULL, data[n]) : -ENOENT;
+		return rp.fp.entry_handler
+			       ? rp.fp.entry_handler(&rp.fp, at(0), at(5), NULL, data[n])
+			       : -ENOENT;
 	}
 	void leave(int n)
 	{

@@ -1,7 +1,10 @@
-// needs: kern/ftrace/files/last_boot.c kern/ftrace/ring/ring_region.c kern/ftrace/ring/ring_buffer.c kern/ftrace/trace/trace_output.c kern/ftrace/trace/trace_graph_output.c kern/ftrace/trace/trace_args.c kern/base/print.c -Ikern/ftrace/tests/host
+// needs: kern/ftrace/files/last_boot.c kern/ftrace/ring/ring_region.c
+// needs: kern/ftrace/ring/ring_buffer.c kern/ftrace/trace/trace_output.c
+// needs: kern/ftrace/trace/trace_graph_output.c kern/ftrace/trace/trace_args.c kern/base/print.c
+// needs: -Ikern/ftrace/tests/host
 /*
- * last_boot= on the host: boots that follow one another in the same memory. Between two of them
- * the memory is damaged in every way, and whatever the next boot finds, it must print it or refuse it.
+ * last_boot= on the host: boots that follow one another in the same memory. Between two of them the
+ * memory is damaged in every way, and whatever the next boot finds, it must print it or refuse it.
  */
 #include "said.h"
 #include "fake_output.h"
@@ -16,11 +19,16 @@ extern "C" {
 
 extern const struct param set_size_param, last_boot_param;
 extern char __irqentry_text_start[], __irqentry_text_end[];
-__asm__(".data\n.balign 16\n.globl __irqentry_text_start, __irqentry_text_end, _text, _etext, _rodata, _erodata\n"
-	"__irqentry_text_start: .zero 64\n__irqentry_text_end:\n_rodata: .zero 64\n_erodata: .zero 8\n"
+__asm__(".data\n.balign 16\n.globl __irqentry_text_start, __irqentry_text_end, _text, _etext, "
+	"_rodata, _erodata\n"
+	"__irqentry_text_start: .zero 64\n__irqentry_text_end:\n_rodata: .zero 64\n_erodata: .zero "
+	"8\n"
 	".set _text, 0x10000000\n.set _etext, 0x10008000\n.text\n");
 
-/* Two events that only this test declares: all that last_boot= knows of an event is its declaration. */
+/*
+ * Two events that only this test declares: all that last_boot= knows of an event is its
+ * declaration.
+ */
 static void print_own(const trace_line *l)
 {
 	seq_printf(l->s, "own %u\n", *(const u32 *)(l->ent + 1));
@@ -29,10 +37,12 @@ static u32 accept_even(const void *data, u32 len)
 {
 	return ((const u32 *)data)[2] % 2 ? 0 : len - 4;
 }
-const trace_event_type own_event __attribute__((used, section("table_trace_event_type"), aligned(8))) = {
-	1400, "own", nullptr, 12, nullptr, nullptr, print_own, nullptr};
-const trace_event_type even_event __attribute__((used, section("table_trace_event_type"), aligned(8))) = {
-	1401, "even", nullptr, 12, accept_even, nullptr, print_own, nullptr};
+const trace_event_type own_event
+	__attribute__((used, section("table_trace_event_type"), aligned(8))) = {
+		1400, "own", nullptr, 12, nullptr, nullptr, print_own, nullptr};
+const trace_event_type even_event
+	__attribute__((used, section("table_trace_event_type"), aligned(8))) = {
+		1401, "even", nullptr, 12, accept_even, nullptr, print_own, nullptr};
 
 const trace_clock trace_clocks[] = {{"local", nullptr, true}, {"counter", nullptr, false}};
 const unsigned trace_clock_count = 2;
@@ -113,7 +123,9 @@ struct LastBoot : Output {
 	void SetUp() override
 	{
 		Output::SetUp();
-		fake_symbols = {{0x10001000, 0x3ba, "vfs_write\0"}, {0x10002000, 0xe8, "ksys_write\0003pa,Sb,"}, {0x10003000, 0x40, "tracing_mark_write\0"}};
+		fake_symbols = {{0x10001000, 0x3ba, "vfs_write\0"},
+				{0x10002000, 0xe8, "ksys_write\0003pa,Sb,"},
+				{0x10003000, 0x40, "tracing_mark_write\0"}};
 		memset(memory, 0, size);
 		nr_cpus = 2;
 		memset(_rodata, 1, 64);
@@ -173,7 +185,10 @@ struct LastBoot : Output {
 			write(cpu, &e, sizeof(e));
 		}
 	}
-	/* Print what is shown, as `cat trace` does, each event at the end of memory of its own. Return: the number of events. */
+	/*
+	 * Print what is shown, as `cat trace` does, each event at the end of memory of its own.
+	 * Return: the number of events.
+	 */
 	uint64_t print()
 	{
 		uint64_t n = 0;
@@ -197,7 +212,8 @@ struct LastBoot : Output {
 					b.assign(all[i + 1].begin(), all[i + 1].end());
 					next = {times[i + 1], 0, b.data(), (u32)b.size()};
 				}
-				i += trace_print_event(&s, &printer, cpu, &ev, b.empty() ? nullptr : &next);
+				i += trace_print_event(&s, &printer, cpu, &ev,
+						       b.empty() ? nullptr : &next);
 			}
 		}
 		return n;
@@ -225,7 +241,8 @@ struct LastBoot : Output {
 
 std::string has(unsigned long n)
 {
-	return "last_boot: instances/last_boot has " + std::to_string(n) + " events of the boot before";
+	return "last_boot: instances/last_boot has " + std::to_string(n) +
+	       " events of the boot before";
 }
 
 TEST_F(LastBoot, events_are_shown_as_the_boot_that_wrote_them_would)
@@ -239,17 +256,21 @@ TEST_F(LastBoot, events_are_shown_as_the_boot_that_wrote_them_would)
 	write(1, stack, sizeof(stack));
 	ftrace_graph_ent_entry open{{TRACE_GRAPH_ENT, 0, 0, 1}, {0x10001000, 0}, 0};
 	write(0, &open, sizeof(open));
-	ftrace_graph_ret_entry close{{TRACE_GRAPH_RET, 0, 0, 1}, {0x10001000, 0}, {}, 0, 0, {1000, 0}, {3500, 0}};
+	ftrace_graph_ret_entry close{
+		{TRACE_GRAPH_RET, 0, 0, 1}, {0x10001000, 0}, {}, 0, 0, {1000, 0}, {3500, 0}};
 	write(0, &close, sizeof(close));
 	boot();
 	EXPECT_EQ(said, has(5) + "\n");
 	EXPECT_EQ(print(), 5u);
-	EXPECT_EQ(text, " 0)   2.500 us    |  vfs_write();\n"
-			"           <...>-1       [001] .....     0.000002: vfs_write <-ksys_write\n"
-			"           <...>-1       [001] .....     0.000003: tracing_mark_write: hello\n"
-			"           <...>-1       [001] .....     0.000004: <stack trace>\n => vfs_write\n => ksys_write\n");
+	EXPECT_EQ(text,
+		  " 0)   2.500 us    |  vfs_write();\n"
+		  "           <...>-1       [001] .....     0.000002: vfs_write <-ksys_write\n"
+		  "           <...>-1       [001] .....     0.000003: tracing_mark_write: hello\n"
+		  "           <...>-1       [001] .....     0.000004: <stack trace>\n => "
+		  "vfs_write\n => ksys_write\n");
 	boot();
-	EXPECT_EQ(said, has(0) + "\n") << "the events of the boot before, not those of an earlier one";
+	EXPECT_EQ(said, has(0) + "\n")
+		<< "the events of the boot before, not those of an earlier one";
 }
 
 TEST_F(LastBoot, an_event_says_in_its_declaration_which_lengths_can_be_shown)
@@ -263,7 +284,8 @@ TEST_F(LastBoot, an_event_says_in_its_declaration_which_lengths_can_be_shown)
 	write(0, even, 8); /* shorter than the type says: accept() is not called */
 	write(0, odd, 16);
 	boot();
-	EXPECT_EQ(said, has(2) + "; 4 events that cannot be shown and 0 damaged pages are left out\n");
+	EXPECT_EQ(said,
+		  has(2) + "; 4 events that cannot be shown and 0 damaged pages are left out\n");
 	EXPECT_EQ(print(), 2u);
 	EXPECT_EQ(text, "           <...>-1       [000] .....     0.000002: own 7\n"
 			"           <...>-1       [000] .....     0.000005: own 8\n");
@@ -273,7 +295,8 @@ TEST_F(LastBoot, names_of_this_boot_are_not_given_to_threads_and_modules_of_the_
 {
 	static thread shell{};
 	function_entry f = call();
-	u32 open[] = {TRACE_GRAPH_ENT, 1, 0x20002000, 0, 0, 5, 0}; /* with an argument, which has no name */
+	/* with an argument, which has no name */
+	u32 open[] = {TRACE_GRAPH_ENT, 1, 0x20002000, 0, 0, 5, 0};
 
 	put_address(f.parent_ip, 0x10002010);
 	write(0, &f, sizeof(f));
@@ -285,8 +308,9 @@ TEST_F(LastBoot, names_of_this_boot_are_not_given_to_threads_and_modules_of_the_
 	fake_module_start = 0x10002000;
 	EXPECT_EQ(print(), 2u);
 	fake_module_start = ~0ul;
-	EXPECT_EQ(text, "           <...>-1       [000] .....     0.000002: vfs_write <-0x10002010\n"
-			" 0)               |  0x20002000() {\n");
+	EXPECT_EQ(text,
+		  "           <...>-1       [000] .....     0.000002: vfs_write <-0x10002010\n"
+		  " 0)               |  0x20002000() {\n");
 }
 
 TEST_F(LastBoot, an_event_without_its_commit_is_not_shown)
@@ -310,7 +334,9 @@ TEST_F(LastBoot, a_full_buffer_shows_its_newest_events)
 	EXPECT_EQ(numbers(1), range_of(100000 - kept, 100000));
 }
 
-/* A reset between the stores of a new page: its slot's word, commit 0, first, the event's commit. */
+/*
+ * A reset between the stores of a new page: its slot's word, commit 0, first, the event's commit.
+ */
 TEST_F(LastBoot, a_reset_in_a_change_of_page_costs_the_oldest_page_at_most)
 {
 	for (int stores = 1; stores <= 3; stores++) {
@@ -388,7 +414,8 @@ TEST_F(LastBoot, without_memory_to_show_them_the_events_stay_for_another_boot)
 	no_memory = true;
 	boot();
 	no_memory = false;
-	EXPECT_EQ(said, "last_boot: no memory for a copy of the earlier boot's events, which stay; this boot's are not kept\n");
+	EXPECT_EQ(said, "last_boot: no memory for a copy of the earlier boot's events, which stay; "
+			"this boot's are not kept\n");
 	EXPECT_FALSE(made);
 	EXPECT_EQ(global_trace.kept_clock, nullptr) << "this boot's events are not in the region";
 	boot();
@@ -412,9 +439,12 @@ TEST_F(LastBoot, a_sentence_says_why_it_is_refused)
 		const char *why;
 		void (*change)(LastBoot &);
 	} cases[] = {
-		{"the earlier boot ran another kernel, so its addresses mean other functions", [](LastBoot &) { _rodata[17] ^= 4; }},
-		{"the earlier boot had another number of CPUs, or another last_boot=", [](LastBoot &) { nr_cpus = 1; }},
-		{"the header of the earlier boot's events is damaged", [](LastBoot &t) { t.region->nr_slots++; }},
+		{"the earlier boot ran another kernel, so its addresses mean other functions",
+		 [](LastBoot &) { _rodata[17] ^= 4; }},
+		{"the earlier boot had another number of CPUs, or another last_boot=",
+		 [](LastBoot &) { nr_cpus = 1; }},
+		{"the header of the earlier boot's events is damaged",
+		 [](LastBoot &t) { t.region->nr_slots++; }},
 		{"no events of an earlier boot are there", [](LastBoot &t) { t.region->magic++; }},
 	};
 	for (auto &c : cases) {
@@ -427,7 +457,8 @@ TEST_F(LastBoot, a_sentence_says_why_it_is_refused)
 		EXPECT_FALSE(made);
 		calls(0, 10);
 		boot();
-		EXPECT_EQ(said, has(10) + "\n") << "this boot's events are kept, whatever was there";
+		EXPECT_EQ(said, has(10) + "\n")
+			<< "this boot's events are kept, whatever was there";
 	}
 }
 
@@ -442,7 +473,8 @@ TEST_F(LastBoot, every_bit_of_the_header_counts)
 
 TEST_F(LastBoot, a_size_is_a_number_of_megabytes)
 {
-	for (const char *bad : {"", "M", "4", "4K", "0M", "-1M", "4 M", "1025M", "99999999999999999999M"})
+	for (const char *bad :
+	     {"", "M", "4", "4K", "0M", "-1M", "4 M", "1025M", "99999999999999999999M"})
 		EXPECT_EQ(set_size_param.set(bad), -EINVAL) << bad;
 	EXPECT_EQ(set_size_param.set("1024M"), 0);
 	EXPECT_EQ(last_boot_size, GiB(1));
@@ -454,7 +486,9 @@ TEST_F(LastBoot, a_damaged_page_is_left_out_and_the_others_are_shown)
 	uint64_t lost = ring(0).pages[2].events;
 	memset(ring(0).pages[2].page, 0xff, RB_PAGE_SIZE);
 	boot();
-	EXPECT_EQ(said, has(1000 - lost) + "; 0 events that cannot be shown and 1 damaged pages are left out\n");
+	EXPECT_EQ(said,
+		  has(1000 - lost) +
+			  "; 0 events that cannot be shown and 1 damaged pages are left out\n");
 	EXPECT_EQ(print(), 1000 - lost);
 }
 
@@ -467,7 +501,8 @@ TEST_F(LastBoot, a_page_that_would_go_on_in_the_next_one_is_left_out)
 	ring(0).page->commit += 8;
 	ring(0).pages[1].page->time_stamp = 1; /* as an event: one word follows */
 	boot();
-	EXPECT_EQ(said, has(0) + "; 0 events that cannot be shown and 1 damaged pages are left out\n");
+	EXPECT_EQ(said,
+		  has(0) + "; 0 events that cannot be shown and 1 damaged pages are left out\n");
 }
 
 TEST_F(LastBoot, a_time_that_no_page_can_hold_damages_one_page)
@@ -476,7 +511,9 @@ TEST_F(LastBoot, a_time_that_no_page_can_hold_damages_one_page)
 	uint64_t lost = ring(0).pages[2].events;
 	ring(0).pages[2].page->time_stamp = 1ull << 60;
 	boot();
-	EXPECT_EQ(said, has(1000 - lost) + "; 0 events that cannot be shown and 1 damaged pages are left out\n");
+	EXPECT_EQ(said,
+		  has(1000 - lost) +
+			  "; 0 events that cannot be shown and 1 damaged pages are left out\n");
 }
 
 TEST_F(LastBoot, an_event_that_no_printer_can_trust_is_left_out)
@@ -489,9 +526,11 @@ TEST_F(LastBoot, an_event_that_no_printer_can_trust_is_left_out)
 		{{TRACE_FN}, 4},
 		{{TRACE_PRINT, 1, 0, 0, 0x41414141, 0x41414141}, 24},	/* no NUL */
 		{{TRACE_PRINT, 1, 0, 0}, 16},
-		{{TRACE_STACK, 1, 1000, 0, 1, 1}, 24},			/* more callers than there are */
+		/* more callers than there are */
+		{{TRACE_STACK, 1, 1000, 0, 1, 1}, 24},
 		{{TRACE_STACK, 1, 0xffffffff, 0, 1, 1}, 24},
-		{{TRACE_GRAPH_ENT, 1, 0x10001000, 0, 0x7fffffff}, 20}, /* so deep would be that many spaces */
+		/* so deep would be that many spaces */
+		{{TRACE_GRAPH_ENT, 1, 0x10001000, 0, 0x7fffffff}, 20},
 		{{TRACE_GRAPH_ENT, 1, 0x10001000, 0, 0x80000000}, 20},
 		{{TRACE_GRAPH_ENT, 1, 0x10001000, 0, 1, 2}, 24}, /* half an argument */
 		{{TRACE_GRAPH_RETADDR_ENT, 1, 0x10001000, 0, 512, 0, 0}, 28},
@@ -503,7 +542,8 @@ TEST_F(LastBoot, an_event_that_no_printer_can_trust_is_left_out)
 		write(0, b.words, b.len);
 	calls(0, 1);
 	boot();
-	EXPECT_EQ(said, has(1) + "; " + std::to_string(std::size(bad)) + " events that cannot be shown and 0 damaged pages are left out\n");
+	EXPECT_EQ(said, has(1) + "; " + std::to_string(std::size(bad)) +
+				" events that cannot be shown and 0 damaged pages are left out\n");
 	EXPECT_EQ(print(), 1u);
 }
 
@@ -519,7 +559,13 @@ TEST_F(LastBoot, whatever_the_memory_holds_is_printed_or_refused)
 		for (int i = below(4000); i >= 0; i--) {
 			u32 words[64];
 			unsigned cpu = below(2), count = 1 + below(below(8) ? 8 : 64);
-			static const u16 types[] = {TRACE_FN, TRACE_STACK, TRACE_PRINT, TRACE_GRAPH_RET, TRACE_GRAPH_ENT, TRACE_GRAPH_RETADDR_ENT, 1500};
+			static const u16 types[] = {TRACE_FN,
+						    TRACE_STACK,
+						    TRACE_PRINT,
+						    TRACE_GRAPH_RET,
+						    TRACE_GRAPH_ENT,
+						    TRACE_GRAPH_RETADDR_ENT,
+						    1500};
 			for (u32 &w : words)
 				w = below(3) ? below(4) : random();
 			words[0] = types[below(7)];
@@ -543,7 +589,10 @@ TEST_F(LastBoot, whatever_the_memory_holds_is_printed_or_refused)
 			case 1: at[below(count)] = random(); break;
 			case 2: ring(cpu).slots[below(n)] ^= 1ull << below(64); break;
 			case 3: ring(cpu).slots[below(n)] = random(); break;
-			case 4: ring(cpu).pages[below(n + 1)].first = below(2) ? random() : below(1000); break;
+			case 4:
+				ring(cpu).pages[below(n + 1)].first =
+					below(2) ? random() : below(1000);
+				break;
 			case 5: page->commit = below(2) ? random() : below(RB_PAGE_DATA + 8); break;
 			case 6: ((u32 *)page)[below(200)] = random() >> below(32); break;
 			}

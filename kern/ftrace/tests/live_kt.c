@@ -31,15 +31,19 @@
 
 #define REGS 32 /* riscv64: x0 to x31; arm64: x0 to x30 and sp */
 
-/* What the caller sets; what the function found; what the caller had before the call and has after it. */
+/*
+ * What the caller sets; what the function found; what the caller had before the call and has after
+ * it.
+ */
 u64 kt_live_set[REGS], kt_live_found[REGS], kt_live_before[REGS], kt_live_after[REGS];
 void (*kt_live_function)(void);
 void kt_live_call(void);
 
 #ifdef __riscv
-static const char names[REGS][5] = {"zero", "ra", "sp", "gp", "tp", "t0", "t1", "t2", "s0", "s1", "a0",
-				    "a1", "a2", "a3", "a4", "a5", "a6", "a7", "s2", "s3", "s4", "s5",
-				    "s6", "s7", "s8", "s9", "s10", "s11", "t3", "t4", "t5", "t6"};
+static const char names[REGS][5] = {"zero", "ra", "sp",	 "gp",	"tp", "t0", "t1", "t2",
+				    "s0",   "s1", "a0",	 "a1",	"a2", "a3", "a4", "a5",
+				    "a6",   "a7", "s2",	 "s3",	"s4", "s5", "s6", "s7",
+				    "s8",   "s9", "s10", "s11", "t3", "t4", "t5", "t6"};
 enum { LINK = 1 };
 #ifdef __clang__
 #define FURTHER (0xful << 28)
@@ -50,30 +54,35 @@ enum { LINK = 1 };
 #define LIVE_AT_RETURN (1ul << 2 | 1ul << 3 | 1ul << 4 | 3ul << 8 | 3ul << 10 | 0x3fful << 18)
 #define DUMP(to) \
 	"	lla t1, " to "\n" \
-	"	.irp n, 1,2,3,4,5,6,7,8,9,10,11,12,13,14,15,16,17,18,19,20,21,22,23,24,25,26,27,28,29,30,31\n" \
+	"	.irp n, 1,2,3,4,5,6,7,8,9,10,11,12,13,14,15,16,17,18,19,20,21,22,23,24,25,26," \
+	"27,28,29,30,31\n" \
 	"	sd x\\n, 8 * \\n(t1)\n	.endr\n"
 #define SAVED "9,18,19,20,21,22,23,24,25,26,27"
 #define PROLOGUE \
-	"	addi sp, sp, -240\n	sd ra, 232(sp)\n	sd s0, 224(sp)\n	addi s0, sp, 240\n" \
+	"	addi sp, sp, -240\n	sd ra, 232(sp)\n	sd s0, 224(sp)\n" \
+	"	addi s0, sp, 240\n" \
 	"	.irp n, " SAVED "\n	sd x\\n, 8 * \\n(sp)\n	.endr\n"
 #define EPILOGUE \
 	"	.irp n, " SAVED "\n	ld x\\n, 8 * \\n(sp)\n	.endr\n" \
 	"	ld ra, 232(sp)\n	ld s0, 224(sp)\n	addi sp, sp, 240\n	ret\n"
 #define SET \
 	"	lla t1, kt_live_set\n" \
-	"	.irp n, 5,7,9,10,11,12,13,14,15,16,17,18,19,20,21,22,23,24,25,26,27,28,29,30,31\n" \
+	"	.irp n, 5,7,9,10,11,12,13,14,15,16,17,18,19,20,21,22,23,24,25,26," \
+	"27,28,29,30,31\n" \
 	"	ld x\\n, 8 * \\n(t1)\n	.endr\n"
 #define CALL_FUNCTION "	lla t1, kt_live_function\n	ld t1, 0(t1)\n	jalr t1\n"
 #else
-static const char names[REGS][5] = {"x0", "x1", "x2", "x3", "x4", "x5", "x6", "x7", "x8", "x9", "x10",
-				    "x11", "x12", "x13", "x14", "x15", "x16", "x17", "x18", "x19", "x20", "x21",
-				    "x22", "x23", "x24", "x25", "x26", "x27", "x28", "x29", "x30", "sp"};
+static const char names[REGS][5] = {"x0",  "x1",  "x2",	 "x3",	"x4",  "x5",  "x6",  "x7",
+				    "x8",  "x9",  "x10", "x11", "x12", "x13", "x14", "x15",
+				    "x16", "x17", "x18", "x19", "x20", "x21", "x22", "x23",
+				    "x24", "x25", "x26", "x27", "x28", "x29", "x30", "sp"};
 enum { LINK = 30 };
 #define LIVE_AT_ENTRY (0xfffffffful & ~(0x1fful << 9))
 #define LIVE_AT_RETURN (0xfful | 0xffful << 18 | 1ul << 31)
 #define DUMP(to) \
 	"	adrp x16, " to "\n	add x16, x16, #:lo12:" to "\n" \
-	"	.irp n, 0,1,2,3,4,5,6,7,8,9,10,11,12,13,14,15,16,17,18,19,20,21,22,23,24,25,26,27,28,29,30\n" \
+	"	.irp n, 0,1,2,3,4,5,6,7,8,9,10,11,12,13,14,15,16,17,18,19,20,21,22,23,24,25," \
+	"26,27,28,29,30\n" \
 	"	str x\\n, [x16, #8 * \\n]\n	.endr\n" \
 	"	mov x17, sp\n	str x17, [x16, #8 * 31]\n"
 #define SAVED "19,20,21,22,23,24,25,26,27,28"
@@ -85,9 +94,12 @@ enum { LINK = 30 };
 	"	ldp x29, x30, [sp]\n	add sp, sp, #240\n	ret\n"
 #define SET \
 	"	adrp x16, kt_live_set\n	add x16, x16, #:lo12:kt_live_set\n" \
-	"	.irp n, 0,1,2,3,4,5,6,7,8,9,10,11,12,13,14,15,17,18,19,20,21,22,23,24,25,26,27,28\n" \
+	"	.irp n, 0,1,2,3,4,5,6,7,8,9,10,11,12,13,14,15,17,18,19,20,21,22,23,24,25,26,27," \
+	"28\n" \
 	"	ldr x\\n, [x16, #8 * \\n]\n	.endr\n"
-#define CALL_FUNCTION "	adrp x16, kt_live_function\n	ldr x16, [x16, #:lo12:kt_live_function]\n	blr x16\n"
+#define CALL_FUNCTION \
+	"	adrp x16, kt_live_function\n	ldr x16, [x16, #:lo12:kt_live_function]\n" \
+	"	blr x16\n"
 #endif
 
 __asm__(
@@ -124,7 +136,8 @@ static void compare(const u64 *found, unsigned long mask, const char *when, cons
 	mask &= ~(1ul << LINK);
 	while (n < REGS && (!(mask >> n & 1) || found[n] == kt_live_before[n]))
 		n++;
-	kt_promise(n == REGS, "%s, %s: every live register has its value%s%s", how, when, n < REGS ? ", but not " : "", n < REGS ? names[n] : "");
+	kt_promise(n == REGS, "%s, %s: every live register has its value%s%s", how, when,
+		   n < REGS ? ", but not " : "", n < REGS ? names[n] : "");
 }
 
 /* Interrupts are masked, so that only this call changes the stored values. */
@@ -146,8 +159,8 @@ static void call_with_values(const char *how)
 
 static unsigned called;
 
-CALLBACK static void
-change_registers(unsigned long ip, unsigned long parent_ip, struct ftrace_ops *op, struct ftrace_regs *regs)
+CALLBACK static void change_registers(unsigned long ip, unsigned long parent_ip,
+				      struct ftrace_ops *op, struct ftrace_regs *regs)
 {
 	called++;
 	OVERWRITE();
@@ -158,7 +171,8 @@ static void traced(const char *how, unsigned calls)
 {
 	called = 0;
 	call_with_values(how);
-	kt_promise(called == calls, "%s: the tracer is called %u times, was %u times", how, calls, called);
+	kt_promise(called == calls, "%s: the tracer is called %u times, was %u times", how, calls,
+		   called);
 }
 #endif
 
@@ -192,7 +206,8 @@ static struct ftrace_ops ops[2];
 
 static void start(struct ftrace_ops *op, const char *names)
 {
-	*op = (struct ftrace_ops){.func = change_registers, .flags = FTRACE_OPS_FL_RECURSION, .slot = -1};
+	*op = (struct ftrace_ops){
+		.func = change_registers, .flags = FTRACE_OPS_FL_RECURSION, .slot = -1};
 	ftrace_set_filter(op, names, strlen(names), true, false);
 	kt_promise(!register_ftrace_function(op), "an op is registered");
 }
@@ -215,13 +230,15 @@ static void with_callbacks(void)
 #endif
 
 #if STAGE >= 5
-static notrace int graph_entry(struct ftrace_graph_ent *trace, struct fgraph_ops *gops, struct ftrace_regs *regs)
+static notrace int graph_entry(struct ftrace_graph_ent *trace, struct fgraph_ops *gops,
+			       struct ftrace_regs *regs)
 {
 	called++;
 	OVERWRITE();
 	return 1;
 }
-static notrace void graph_return(struct ftrace_graph_ret *trace, struct fgraph_ops *gops, struct ftrace_regs *regs)
+static notrace void graph_return(struct ftrace_graph_ret *trace, struct fgraph_ops *gops,
+				 struct ftrace_regs *regs)
 {
 	called++;
 	OVERWRITE();
@@ -247,13 +264,15 @@ static notrace bool kprobe_handler(struct kprobe *p, struct kprobe_regs *regs)
 	OVERWRITE();
 	return false;
 }
-static notrace int probe_entry(struct fprobe *fp, unsigned long ip, unsigned long ret, struct ftrace_regs *regs, void *data)
+static notrace int probe_entry(struct fprobe *fp, unsigned long ip, unsigned long ret,
+			       struct ftrace_regs *regs, void *data)
 {
 	called++;
 	OVERWRITE();
 	return 0;
 }
-static notrace void probe_exit(struct fprobe *fp, unsigned long ip, unsigned long ret, struct ftrace_regs *regs, void *data)
+static notrace void probe_exit(struct fprobe *fp, unsigned long ip, unsigned long ret,
+			       struct ftrace_regs *regs, void *data)
 {
 	called++;
 	OVERWRITE();
@@ -267,7 +286,8 @@ static notrace int kretprobe_handler(struct kretprobe_instance *ri, struct ftrac
 
 static void with_kprobe(unsigned offset, const char *how)
 {
-	struct kprobe p = {.symbol_name = "kt_live_traced", .offset = offset, .pre_handler = kprobe_handler};
+	struct kprobe p = {
+		.symbol_name = "kt_live_traced", .offset = offset, .pre_handler = kprobe_handler};
 
 	kt_promise(!register_kprobe(&p), "%s is registered", how);
 	traced(how, 1);
@@ -276,14 +296,19 @@ static void with_kprobe(unsigned offset, const char *how)
 
 static void with_probes(void)
 {
-	struct fprobe entry_only = {.entry_handler = probe_entry}, both = {.entry_handler = probe_entry, .exit_handler = probe_exit};
-	struct kretprobe kr = {.kp = {.symbol_name = "kt_live_traced"}, .handler = kretprobe_handler, .entry_handler = kretprobe_handler};
+	struct fprobe entry_only = {.entry_handler = probe_entry},
+		      both = {.entry_handler = probe_entry, .exit_handler = probe_exit};
+	struct kretprobe kr = {.kp = {.symbol_name = "kt_live_traced"},
+			       .handler = kretprobe_handler,
+			       .entry_handler = kretprobe_handler};
 
 	with_kprobe(0, "a kprobe at the entry");
 	with_kprobe(HOOK_ENTRY_OFFSET + 12, "a kprobe in the body");
-	kt_promise(!register_fprobe(&entry_only, "kt_live_traced", NULL), "an fprobe is registered");
+	kt_promise(!register_fprobe(&entry_only, "kt_live_traced", NULL),
+		   "an fprobe is registered");
 	traced("an fprobe without an exit handler", 1);
-	kt_promise(!register_fprobe(&both, "kt_live_traced", NULL), "a second fprobe is registered");
+	kt_promise(!register_fprobe(&both, "kt_live_traced", NULL),
+		   "a second fprobe is registered");
 	traced("two fprobes", 3);
 	unregister_fprobe(&entry_only);
 	traced("an fprobe", 2);
@@ -329,7 +354,8 @@ static void nested(const char *how, unsigned calls)
 	static const long values[] = {1, 20, 300, 4};
 
 	called = 0;
-	kt_promise(sum_of(values, ARRAY_SIZE(values)) == 4325, "%s: a nested function finds its variables", how);
+	kt_promise(sum_of(values, ARRAY_SIZE(values)) == 4325,
+		   "%s: a nested function finds its variables", how);
 	kt_promise(called == calls, "%s: it is called for the nested function", how);
 }
 

@@ -71,7 +71,9 @@ static long (*volatile second)(long) = kt_patch_second;
 	struct klp_func name##_funcs[] = {__VA_ARGS__, {}}; \
 	struct klp_patch name = {name##_funcs}
 
-/* Which versions of the two functions run, a digit for each: 1 the old, 2 the new, 3 the newer one. */
+/*
+ * Which versions of the two functions run, a digit for each: 1 the old, 2 the new, 3 the newer one.
+ */
 static int versions(void)
 {
 	return first(1) % 10 * 10 + second(1) % 10;
@@ -86,22 +88,27 @@ static void there_and_back(void)
 
 	kt_promise(versions() == 11, "before a patch both functions are the old ones");
 	kt_promise(!klp_enable_patch(&p), "a patch of two functions is enabled");
-	kt_promise(versions() == 22 && first(7) == 72, "calls run the new functions, with their arguments");
+	kt_promise(versions() == 22 && first(7) == 72,
+		   "calls run the new functions, with their arguments");
 	kt_promise(kt_new_first(1) == 12, "a new function can be called itself");
 	kt_promise(klp_enable_patch(&p) == -EBUSY, "enabled twice: -EBUSY");
-	kt_promise(!klp_disable_patch(&p) && versions() == 11, "disabled, calls run the old functions");
+	kt_promise(!klp_disable_patch(&p) && versions() == 11,
+		   "disabled, calls run the old functions");
 	kt_promise(klp_disable_patch(&p) == -EINVAL, "disabled twice: -EINVAL");
-	kt_promise(!klp_enable_patch(&p) && versions() == 22 && !klp_disable_patch(&p) && versions() == 11,
+	kt_promise(!klp_enable_patch(&p) && versions() == 22 && !klp_disable_patch(&p) &&
+			   versions() == 11,
 		   "it can be enabled and disabled again");
 }
 
 static void stacked(bool upper_first)
 {
-	PATCH(lower, {"kt_patch_first", .new_func = kt_new_first}, {"kt_patch_second", .new_func = kt_new_second});
+	PATCH(lower, {"kt_patch_first", .new_func = kt_new_first},
+	      {"kt_patch_second", .new_func = kt_new_second});
 	PATCH(upper, {"kt_patch_first", .new_func = kt_newer_first});
 
 	klp_enable_patch(&lower);
-	kt_promise(!klp_enable_patch(&upper) && versions() == 32, "of two patches of a function the newer one wins");
+	kt_promise(!klp_enable_patch(&upper) && versions() == 32,
+		   "of two patches of a function the newer one wins");
 	if (upper_first) {
 		klp_disable_patch(&upper);
 		kt_promise(versions() == 22, "without the upper one, the lower one shows");
@@ -118,27 +125,32 @@ static void stacked(bool upper_first)
 	kt_promise(versions() == 11, "without both, the functions are the old ones");
 }
 
-static notrace void other_callback(unsigned long ip, unsigned long parent_ip, struct ftrace_ops *op, struct ftrace_regs *regs)
+static notrace void other_callback(unsigned long ip, unsigned long parent_ip, struct ftrace_ops *op,
+				   struct ftrace_regs *regs)
 {
 }
 
 static void conflicts(void)
 {
-	struct ftrace_ops op = {.func = other_callback, .flags = FTRACE_OPS_FL_IPMODIFY, .slot = -1};
-	PATCH(p, {"kt_patch_first", .new_func = kt_new_first}, {"kt_patch_second", .new_func = kt_new_second});
+	struct ftrace_ops op = {
+		.func = other_callback, .flags = FTRACE_OPS_FL_IPMODIFY, .slot = -1};
+	PATCH(p, {"kt_patch_first", .new_func = kt_new_first},
+	      {"kt_patch_second", .new_func = kt_new_second});
 
 	ftrace_set_filter(&op, "kt_patch_second", 15, true, false);
 	kt_promise(!register_ftrace_function(&op) && klp_enable_patch(&p) == -EBUSY,
 		   "an op that may change pc has the second function: the patch gets -EBUSY");
 	kt_promise(versions() == 11, "and its first function is not patched");
 	unregister_ftrace_function(&op);
-	kt_promise(!klp_enable_patch(&p) && register_ftrace_function(&op) == -EBUSY, "the other way round, the op gets it");
+	kt_promise(!klp_enable_patch(&p) && register_ftrace_function(&op) == -EBUSY,
+		   "the other way round, the op gets it");
 	klp_disable_patch(&p);
 	kt_promise(!register_ftrace_function(&op), "a disabled patch has no function");
 	unregister_ftrace_function(&op);
 	op.flags = 0;
 	klp_enable_patch(&p);
-	kt_promise(!register_ftrace_function(&op) && versions() == 22, "an op that leaves pc alone may have the function too");
+	kt_promise(!register_ftrace_function(&op) && versions() == 22,
+		   "an op that leaves pc alone may have the function too");
 	unregister_ftrace_function(&op);
 	klp_disable_patch(&p);
 	ftrace_filter_free(&op.filter);
@@ -148,17 +160,21 @@ static void wrong_patches(void)
 {
 	struct klp_func end = {};
 	struct klp_patch none = {NULL}, empty = {&end};
-	PATCH(unknown, {"kt_patch_first", .new_func = kt_new_first}, {"kt_patch_none", .new_func = kt_new_second});
+	PATCH(unknown, {"kt_patch_first", .new_func = kt_new_first},
+	      {"kt_patch_none", .new_func = kt_new_second});
 	PATCH(nothing, {"kt_patch_first"});
 	PATCH(both, {"kt_patch_first", (unsigned long)kt_patch_first, kt_new_first});
 	PATCH(blind, {.old_addr = (unsigned long)other_callback, .new_func = kt_new_first});
 
-	kt_promise(klp_enable_patch(&unknown) == -ENOENT && versions() == 11, "a name that no function has: -ENOENT, and nothing is patched");
+	kt_promise(klp_enable_patch(&unknown) == -ENOENT && versions() == 11,
+		   "a name that no function has: -ENOENT, and nothing is patched");
 	kt_promise(klp_enable_patch(&blind) == -ENOENT, "a function without a call site: -ENOENT");
 	kt_promise(klp_enable_patch(&nothing) == -EINVAL && klp_enable_patch(&both) == -EINVAL &&
-			   klp_enable_patch(&none) == -EINVAL && klp_enable_patch(&empty) == -EINVAL,
+			   klp_enable_patch(&none) == -EINVAL &&
+			   klp_enable_patch(&empty) == -EINVAL,
 		   "no new function, a name and an address, no functions: -EINVAL");
-	kt_promise(klp_disable_patch(&unknown) == -EINVAL, "a patch that was refused is not enabled");
+	kt_promise(klp_disable_patch(&unknown) == -EINVAL,
+		   "a patch that was refused is not enabled");
 }
 
 static int sleeper(void *unused)
@@ -195,16 +211,19 @@ static void in_progress(void)
 	kt_promise(wake(t) == 11, "a call that began in the old function finishes in it");
 	t = sleep_inside();
 	klp_disable_patch(&p);
-	kt_promise(wake(t) == 12, "a call that began in the new function finishes in it, after the patch was disabled");
+	kt_promise(wake(t) == 12, "a call that began in the new function finishes in it, after the "
+				  "patch was disabled");
 }
 
 static unsigned exits;
-static int calling_enter(struct fprobe *fp, unsigned long ip, unsigned long ret, struct ftrace_regs *regs, void *data)
+static int calling_enter(struct fprobe *fp, unsigned long ip, unsigned long ret,
+			 struct ftrace_regs *regs, void *data)
 {
 	*(long *)data = second(regs->arg[0]);
 	return 0;
 }
-static notrace void see_exit(struct fprobe *fp, unsigned long ip, unsigned long ret, struct ftrace_regs *regs, void *data)
+static notrace void see_exit(struct fprobe *fp, unsigned long ip, unsigned long ret,
+			     struct ftrace_regs *regs, void *data)
 {
 	exits += regs->arg[0] == 72 && *(long *)data == 72;
 }
@@ -213,7 +232,8 @@ static notrace void see_exit(struct fprobe *fp, unsigned long ip, unsigned long 
 static void with_a_probe(bool probe_first)
 {
 	struct fprobe fp = {calling_enter, see_exit, .entry_data_size = 8};
-	PATCH(p, {"kt_patch_first", .new_func = kt_new_first}, {"kt_patch_second", .new_func = kt_new_second});
+	PATCH(p, {"kt_patch_first", .new_func = kt_new_first},
+	      {"kt_patch_second", .new_func = kt_new_second});
 
 	exits = 0;
 	if (!probe_first)
@@ -221,7 +241,9 @@ static void with_a_probe(bool probe_first)
 	register_fprobe(&fp, "kt_patch_first", NULL);
 	if (probe_first)
 		klp_enable_patch(&p);
-	kt_promise(first(7) == 72 && exits == 1, "an fprobe that came %s sees the new function's result, and its handler calls the new ones",
+	kt_promise(first(7) == 72 && exits == 1,
+		   "an fprobe that came %s sees the new function's result, and its handler calls "
+		   "the new ones",
 		   probe_first ? "before the patch" : "later");
 	unregister_fprobe(&fp);
 	klp_disable_patch(&p);
@@ -247,7 +269,8 @@ static void count(u64 *what)
 
 static void call_both(long x)
 {
-	u64 before = __atomic_load_n(&now.number, __ATOMIC_ACQUIRE), after, phase = (before - 1) / 2;
+	u64 before = __atomic_load_n(&now.number, __ATOMIC_ACQUIRE), after,
+	    phase = (before - 1) / 2;
 	long must = READ_ONCE(now.version), a = first(x) - 10 * x, b = second(x) - 10 * x;
 
 	__atomic_thread_fence(__ATOMIC_ACQUIRE);
@@ -285,7 +308,8 @@ static int change(struct klp_patch *p, bool on)
 
 static void under_load(void)
 {
-	PATCH(p, {"kt_patch_first", .new_func = kt_new_first}, {"kt_patch_second", .new_func = kt_new_second});
+	PATCH(p, {"kt_patch_first", .new_func = kt_new_first},
+	      {"kt_patch_second", .new_func = kt_new_second});
 	struct thread *t[NR_CPUS];
 	int err = 0;
 
@@ -303,9 +327,13 @@ static void under_load(void)
 	for (unsigned i = 0; i < nr_cpus; i++)
 		thread_join(t[i]);
 	kt_promise(!err && certain && !wrong,
-		   "enabled and disabled 10 times while %u CPUs call: %lu rounds, %lu between two changes, %lu of the wrong version",
+		   "enabled and disabled 10 times while %u CPUs call: %lu rounds, %lu between two "
+		   "changes, %lu of the wrong version",
 		   nr_cpus, (unsigned long)rounds, (unsigned long)certain, (unsigned long)wrong);
-	kt_promise(!torn, "both change at once: %lu calls of the two were of two versions in the wrong order", (unsigned long)torn);
+	kt_promise(
+		!torn,
+		"both change at once: %lu calls of the two were of two versions in the wrong order",
+		(unsigned long)torn);
 }
 
 static int livepatch_command(int argc, char **argv)
@@ -325,4 +353,5 @@ static int livepatch_command(int argc, char **argv)
 	kt_promise(kt_text_hash() == text, "text at the end is text at the start");
 	return kt_end();
 }
-SHELL_COMMAND("kt_livepatch", livepatch_command, "", "live patches: stacked, in conflict, under load");
+SHELL_COMMAND("kt_livepatch", livepatch_command, "",
+	      "live patches: stacked, in conflict, under load");

@@ -117,4 +117,5 @@ static int lives_command(int argc, char **argv)
 	}
 	return kt_end();
 }
-SHELL_COMMAND("kt_lives", lives_command, "", "threads that sleep, move and die inside traced calls");
+SHELL_COMMAND("kt_lives", lives_command, "",
+	      "threads that sleep, move and die inside traced calls");

@@ -1,4 +1,11 @@
-// needs: kern/ftrace/modules/ftrace_module.c kern/ftrace/modules/module_records.c kern/ftrace/riscv64/trampoline.c kern/ftrace/filters/mod_filter.c kern/ftrace/filters/filter.c kern/ftrace/files/functions.c kern/ftrace/ops/ops.c kern/ftrace/core/hash.c kern/ftrace/core/glob.c kern/ftrace/core/dynamic.c kern/ftrace/core/records.c kern/ftrace/core/patch.c kern/ftrace/tests/fake_kernel.c kern/ftrace/tests/fake_list.c kern/ftrace/core/table.c kern/ftrace/core/set.c kern/ftrace/core/ftrace.c -Ikern/ftrace/tests/host -Ikern/ftrace/tests/host/riscv64 -DCONFIG_MODULES=1 -DCONFIG_KPROBES=1 -DKERNEL_BASE=0x10000000ul -DALIAS_BASE=0x30000000ul
+// needs: kern/ftrace/modules/ftrace_module.c kern/ftrace/modules/module_records.c
+// needs: kern/ftrace/riscv64/trampoline.c kern/ftrace/filters/mod_filter.c
+// needs: kern/ftrace/filters/filter.c kern/ftrace/files/functions.c kern/ftrace/ops/ops.c
+// needs: kern/ftrace/core/hash.c kern/ftrace/core/glob.c kern/ftrace/core/dynamic.c
+// needs: kern/ftrace/core/records.c kern/ftrace/core/patch.c kern/ftrace/tests/fake_kernel.c
+// needs: kern/ftrace/tests/fake_list.c kern/ftrace/core/table.c kern/ftrace/core/set.c
+// needs: kern/ftrace/core/ftrace.c -Ikern/ftrace/tests/host -Ikern/ftrace/tests/host/riscv64
+// needs: -DCONFIG_MODULES=1 -DCONFIG_KPROBES=1 -DKERNEL_BASE=0x10000000ul -DALIAS_BASE=0x30000000ul
 #include <string>
 #include <vector>
 static std::vector<unsigned> assemble_trampoline(unsigned long at, unsigned long target);
@@ -10,8 +17,11 @@ static std::vector<u32> assemble_trampoline(unsigned long at, unsigned long targ
 {
 	char command[512];
 	snprintf(command, sizeof(command),
-		 "d=$(mktemp -d) && cd $d && printf '.text\\ntail y\\n' > a.s && riscv64-linux-gnu-as -march=rv64ima -mno-relax -o a.o a.s && "
-		 "riscv64-linux-gnu-ld -Ttext=%#lx -e 0 --defsym=y=%#lx -o a a.o && riscv64-linux-gnu-objcopy -O binary -j .text a /dev/stdout; rm -r $d", at, target);
+		 "d=$(mktemp -d) && cd $d && printf '.text\\ntail y\\n' > a.s && "
+		 "riscv64-linux-gnu-as -march=rv64ima -mno-relax -o a.o a.s && "
+		 "riscv64-linux-gnu-ld -Ttext=%#lx -e 0 --defsym=y=%#lx -o a a.o && "
+		 "riscv64-linux-gnu-objcopy -O binary -j .text a /dev/stdout; rm -r $d",
+		 at, target);
 	u32 word[2] = {};
 	FILE *f = popen(command, "r");
 	EXPECT_EQ(2u, fread(word, 4, 2, f));

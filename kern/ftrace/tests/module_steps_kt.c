@@ -31,7 +31,8 @@
 #define PARKED_ACTED 1   /* the actor has done all, or sleeps or spins inside */
 #define PARKED_WAITS 2   /* the actor waits for module_lock */
 #define PARKED_WAITS_2 3 /* the actor waits for ftrace_lock */
-#define PARKED_STOPPED 4 /* the mover has stopped all other CPUs: the actor runs as soon as it lets them go */
+/* the mover has stopped all other CPUs: the actor runs as soon as it lets them go */
+#define PARKED_STOPPED 4
 
 int kt_steps_wait(int x);
 int kt_steps_traced(int x);
@@ -79,7 +80,8 @@ static void *contents(const char *path, size_t *size)
 /* Reads the whole file: has it @word? */
 static bool file_has(const char *path, const char *word)
 {
-	static char text[2][KiB(4) + 64]; /* one for each thread: the new text, after the end of the text read before */
+	/* one for each thread: the new text, after the end of the text read before */
+	static char text[2][KiB(4) + 64];
 	char *at = text[current == actor];
 	size_t len = strlen(word), kept = 0;
 	bool found = false;
@@ -198,7 +200,10 @@ static void read_node(void)
 	file_close(f);
 }
 
-/* While the module is being loaded, only its file can be found: module_lock is free while init runs, but the module is not live. */
+/*
+ * While the module is being loaded, only its file can be found: module_lock is free while init
+ * runs, but the module is not live.
+ */
 static void call_coming(void)
 {
 	struct module *owner;
@@ -206,7 +211,8 @@ static void call_coming(void)
 	read_node();
 	if (!mutex_trylock(&module_lock))
 		return;
-	expect(!module_find_export("mt_steps_call", &owner), "an export is found before init has returned");
+	expect(!module_find_export("mt_steps_call", &owner),
+	       "an export is found before init has returned");
 	mutex_unlock(&module_lock);
 }
 
@@ -235,7 +241,10 @@ static void act_enter(void)
 	expect(call(5, sleep_inside) == 7, "a call that slept has a wrong result");
 }
 
-/* Nothing of the module is on the stack: its function has jumped to sleep_inside(). But its return is patched. */
+/*
+ * Nothing of the module is on the stack: its function has jumped to sleep_inside(). But its return
+ * is patched.
+ */
 static void act_tail(void)
 {
 	if (!is_time())
@@ -261,7 +270,8 @@ static void act_return(void)
 static void act_batch(void)
 {
 	kt_steps_wait(1);
-	expect(!kt_echo("nop", "current_tracer", false) && !kt_echo("function_graph", "current_tracer", false) &&
+	expect(!kt_echo("nop", "current_tracer", false) &&
+		       !kt_echo("function_graph", "current_tracer", false) &&
 		       !kt_echo("function", "current_tracer", false),
 	       "a tracer cannot be switched");
 }
@@ -273,10 +283,12 @@ static void act_filter(void)
 	kt_steps_wait(1);
 	err = kt_echo("mt_steps_leaf", "set_ftrace_filter", true);
 	expect(!err || err == -EINVAL, "a filter is refused for a wrong reason");
-	expect(!kt_echo("schedule mt_*:mod:mt_steps", "set_ftrace_filter", false), ":mod: is refused");
+	expect(!kt_echo("schedule mt_*:mod:mt_steps", "set_ftrace_filter", false),
+	       ":mod: is refused");
 	err = kt_echo("!mt_steps_leaf", "set_ftrace_filter", true);
 	expect(!err || err == -EINVAL, "a removal from a filter is refused for a wrong reason");
-	expect(!kt_echo(":mod:mt_steps kt_steps_wait", "set_ftrace_filter", false), ":mod: is refused");
+	expect(!kt_echo(":mod:mt_steps kt_steps_wait", "set_ftrace_filter", false),
+	       ":mod: is refused");
 }
 
 static void act_read(void)
@@ -288,17 +300,21 @@ static void act_read(void)
 	kt_steps_wait(1);
 	n = stack_trace_save_pid(mover_pid, 0, entries, ARRAY_SIZE(entries));
 	for (unsigned i = 0; i < n; i++)
-		expect(snprintf(text, sizeof(text), "%pS", (void *)entries[i]) > 0, "a stack cannot be printed");
+		expect(snprintf(text, sizeof(text), "%pS", (void *)entries[i]) > 0,
+		       "a stack cannot be printed");
 	expect(n || is_late, "the mover has no stack");
 	expect(file_has(TRACEFS "trace", "TASK"), "trace cannot be read");
-	expect(file_has(TRACEFS "enabled_functions", "kt_steps_wait"), "enabled_functions cannot be read");
-	expect(file_has(TRACEFS "available_filter_functions", "kt_steps_wait"), "available_filter_functions cannot be read");
+	expect(file_has(TRACEFS "enabled_functions", "kt_steps_wait"),
+	       "enabled_functions cannot be read");
+	expect(file_has(TRACEFS "available_filter_functions", "kt_steps_wait"),
+	       "available_filter_functions cannot be read");
 	expect(!file_has("/proc/kallsyms", " ?\t"), "a symbol has no name");
 	file_has("/proc/modules", NAME);
 }
 
 /* The actor spins in a callback, which is not preempted: no grace period ends meanwhile. */
-static notrace void spin_callback(unsigned long ip, unsigned long parent_ip, struct ftrace_ops *op, struct ftrace_regs *regs)
+static notrace void spin_callback(unsigned long ip, unsigned long parent_ip, struct ftrace_ops *op,
+				  struct ftrace_regs *regs)
 {
 	if (READ_ONCE(stage) != 1 || READ_ONCE(inside))
 		return;
@@ -311,7 +327,8 @@ static struct ftrace_ops spin_op = {.func = spin_callback, .slot = -1};
 
 /* It selects all functions that are loaded later. */
 static unsigned long all_calls;
-static notrace void count_callback(unsigned long ip, unsigned long parent_ip, struct ftrace_ops *op, struct ftrace_regs *regs)
+static notrace void count_callback(unsigned long ip, unsigned long parent_ip, struct ftrace_ops *op,
+				   struct ftrace_regs *regs)
 {
 	all_calls++;
 }
@@ -328,7 +345,8 @@ static void act_spin(void)
 {
 	if (!is_time())
 		return;
-	expect(all_nops() || loading ? kt_steps_traced(1) == 2 : leaf(1) == 2, "a call has a wrong result");
+	expect(all_nops() || loading ? kt_steps_traced(1) == 2 : leaf(1) == 2,
+	       "a call has a wrong result");
 	expect(inside, "a call was not traced");
 }
 
@@ -341,10 +359,17 @@ static const struct action {
 	void (*act)(void);
 	const char *tracer;
 } actions[] = {
-	{"none", act_none, "function"}, {"call", act_call, "function"},		  {"find", act_find, "function"},
+	{"none", act_none, "function"},
+	{"call", act_call, "function"},
+	{"find", act_find, "function"},
 	{"enter", act_enter, "function_graph"},
-	{"run", act_run, "function"}, {"tail", act_tail, "function_graph"}, {"return", act_return, "function_graph"}, {"batch", act_batch, "function"},
-	{"filter", act_filter, "function"}, {"read", act_read, "function"},		  {"spin", act_spin, "function"},
+	{"run", act_run, "function"},
+	{"tail", act_tail, "function_graph"},
+	{"return", act_return, "function_graph"},
+	{"batch", act_batch, "function"},
+	{"filter", act_filter, "function"},
+	{"read", act_read, "function"},
+	{"spin", act_spin, "function"},
 };
 static const struct action *action;
 
@@ -358,13 +383,17 @@ static int actor_main(void *unused)
 
 /* ---- The mover ---- */
 
-/* A call site that is patched has a record, a name, and text that a stack walk may read. The mover waits, so nothing changes. */
+/*
+ * A call site that is patched has a record, a name, and text that a stack walk may read. The mover
+ * waits, so nothing changes.
+ */
 static void look(void)
 {
 	if (!all_nops())
 		for (unsigned i = 0; i < sites; i++) {
 			expect(lookup_rec(site[i].ip), "a patched site has no record");
-			expect(ksym_lookup(site[i].ip, NULL, NULL) && in_text(site[i].ip), "a patched site has no name");
+			expect(ksym_lookup(site[i].ip, NULL, NULL) && in_text(site[i].ip),
+			       "a patched site has no name");
 			expect(module_of(site[i].ip), "a patched site has no module");
 		}
 	if (action->act == act_spin && READ_ONCE(inside) && !READ_ONCE(acted))
@@ -373,7 +402,8 @@ static void look(void)
 		unsigned long ip = ftrace_ip(t->records);
 
 		if (t->module)
-			expect(ksym_lookup(ip, NULL, NULL) && in_text(ip) && module_of(ip), "a record has no name or no module");
+			expect(ksym_lookup(ip, NULL, NULL) && in_text(ip) && module_of(ip),
+			       "a record has no name or no module");
 	}
 }
 
@@ -391,7 +421,9 @@ static bool is_waiting_for(struct mutex *m)
 /* Return: PARKED_*; 0: the actor is still running. */
 static int settled(void)
 {
-	bool stays = READ_ONCE(inside) && stage < 2 && (action->act == act_spin || action->act == act_run || READ_ONCE(actor->state) == THREAD_SLEEPING);
+	bool stays = READ_ONCE(inside) && stage < 2 &&
+		     (action->act == act_spin || action->act == act_run ||
+		      READ_ONCE(actor->state) == THREAD_SLEEPING);
 
 	if (READ_ONCE(acted) || stays)
 		return PARKED_ACTED;
@@ -439,7 +471,10 @@ NOIPA notrace void steps_park(void)
 static void *file;
 static size_t file_size;
 
-/* Near or far, and each time at the addresses of the first load, where the harness has its breakpoints. */
+/*
+ * Near or far, and each time at the addresses of the first load, where the harness has its
+ * breakpoints.
+ */
 static int load(unsigned long at)
 {
 	static unsigned long first[2];
@@ -475,7 +510,8 @@ static void note_sites(void)
 	leaf = find("mt_steps_leaf");
 	sites = 0;
 	for (const struct ftrace_table *t = ftrace_tables; t; t = t->next)
-		for (const struct dyn_ftrace *rec = t->records; t->module && rec < t->end && sites < MAX_SITES; rec++) {
+		for (const struct dyn_ftrace *rec = t->records;
+		     t->module && rec < t->end && sites < MAX_SITES; rec++) {
 			site[sites].ip = ftrace_ip(rec);
 			site[sites++].nop = *(const u32 *)ftrace_ip(rec);
 		}
@@ -491,29 +527,41 @@ static void trace_off(void)
 
 static void trace_on(void)
 {
-	expect(!kt_echo(":mod:mt_steps kt_steps_wait", "set_ftrace_filter", false), ":mod: is refused");
+	expect(!kt_echo(":mod:mt_steps kt_steps_wait", "set_ftrace_filter", false),
+	       ":mod: is refused");
 	expect(!kt_echo(action->tracer, "current_tracer", false), "a tracer cannot be switched on");
 	expect(!register_ftrace_function(&all_op), "an op is refused");
 	if (action->act != act_spin)
 		return;
-	expect(loading || !ftrace_set_filter(&spin_op, "mt_steps_leaf", 13, true, false), "a filter is refused");
-	expect(!ftrace_set_filter(&spin_op, "kt_steps_traced", 15, loading, false) && !register_ftrace_function(&spin_op), "an op is refused");
+	expect(loading || !ftrace_set_filter(&spin_op, "mt_steps_leaf", 13, true, false),
+	       "a filter is refused");
+	expect(!ftrace_set_filter(&spin_op, "kt_steps_traced", 15, loading, false) &&
+		       !register_ftrace_function(&spin_op),
+	       "an op is refused");
 }
 
 static unsigned counted(unsigned long ip)
 {
-	return ftrace_filter_test(&global_ops.filter, ip) + (spin_op.slot >= 0 && ftrace_ops_test(&spin_op, ip)) +
+	return ftrace_filter_test(&global_ops.filter, ip) +
+	       (spin_op.slot >= 0 && ftrace_ops_test(&spin_op, ip)) +
 	       (all_op.slot >= 0 && ftrace_ops_test(&all_op, ip));
 }
 
-/* Each site has the word of its record, and is traced if and only if it is selected by the tracer that is on, or by an op. */
+/*
+ * Each site has the word of its record, and is traced if and only if it is selected by the tracer
+ * that is on, or by an op.
+ */
 static void check_sites(void)
 {
 	mutex_lock(&ftrace_lock);
 	for_each_ftrace_rec(rec) {
-		expect(*(const u32 *)ftrace_ip(rec) == ftrace_expected(rec), "a site is unlike its record");
-		expect(rec->flags & FTRACE_FL_DISABLED || !!rec->calls == !!rec->count, "a site is traced and its record counts none, or it is not and its record counts some");
-		expect(rec->count == counted(ftrace_ip(rec)), "a record counts other tracers than select it");
+		expect(*(const u32 *)ftrace_ip(rec) == ftrace_expected(rec),
+		       "a site is unlike its record");
+		expect(rec->flags & FTRACE_FL_DISABLED || !!rec->calls == !!rec->count,
+		       "a site is traced and its record counts none, or it is not and its record "
+		       "counts some");
+		expect(rec->count == counted(ftrace_ip(rec)),
+		       "a record counts other tracers than select it");
 	}
 	mutex_unlock(&ftrace_lock);
 }
@@ -524,15 +572,21 @@ static void check_gone(void)
 	unsigned long addr;
 
 	check_sites();
-	expect(!is_loaded() && !find("mt_steps_call") && !file_has("/proc/modules", NAME), "a removed module is listed");
-	expect(!ftrace_tables->next && !file_has(TRACEFS "enabled_functions", NAME), "records of a removed module are left");
-	expect(!file_has(TRACEFS "set_ftrace_filter", "mt_steps_"), "a filter has functions of a removed module");
+	expect(!is_loaded() && !find("mt_steps_call") && !file_has("/proc/modules", NAME),
+	       "a removed module is listed");
+	expect(!ftrace_tables->next && !file_has(TRACEFS "enabled_functions", NAME),
+	       "records of a removed module are left");
+	expect(!file_has(TRACEFS "set_ftrace_filter", "mt_steps_"),
+	       "a filter has functions of a removed module");
 	mutex_lock(&module_lock);
-	expect(!ksym_number(kernel_symbols, &addr, &name, &module), "kallsyms lists a removed module");
+	expect(!ksym_number(kernel_symbols, &addr, &name, &module),
+	       "kallsyms lists a removed module");
 	mutex_unlock(&module_lock);
 	for (unsigned i = 0; i < sites; i++) {
-		expect(!ftrace_filter_test(&global_ops.filter, site[i].ip), "a filter selects where a removed module was");
-		expect(!in_text(site[i].ip) && !is_mapped(site[i].ip) && !module_of(site[i].ip), "text of a removed module is left");
+		expect(!ftrace_filter_test(&global_ops.filter, site[i].ip),
+		       "a filter selects where a removed module was");
+		expect(!in_text(site[i].ip) && !is_mapped(site[i].ip) && !module_of(site[i].ip),
+		       "text of a removed module is left");
 		expect(ksym_lookup(site[i].ip, NULL, NULL), "an old event loses its name");
 	}
 	expect(module_pages_free() == pages_before, "pages of a removed module are not free");
@@ -647,7 +701,8 @@ static int play_all(unsigned long at, u64 rounds)
 	for (; n < rounds && !wrong; n++)
 		out_printf("round %lu: %d\n", (unsigned long)n, play(at));
 	ftrace_filter_free(&all_op.filter);
-	kt_promise(!wrong, "%lu rounds: %s", (unsigned long)n, wrong ?: "nothing is left, and all results are right");
+	kt_promise(!wrong, "%lu rounds: %s", (unsigned long)n,
+		   wrong ?: "nothing is left, and all results are right");
 	return kt_end();
 }
 
@@ -662,11 +717,13 @@ static int modsteps_command(int argc, char **argv)
 	trace_off();
 	if (argc == 2)
 		err = print_places();
-	else if (argc == 5 && nr_cpus > 1 && find_action(argv[2]) && !kstrtou64(argv[3], 0, &far) && !kstrtou64(argv[4], 0, &rounds)) {
+	else if (argc == 5 && nr_cpus > 1 && find_action(argv[2]) && !kstrtou64(argv[3], 0, &far) &&
+		 !kstrtou64(argv[4], 0, &rounds)) {
 		loading = argv[1][0] == 'l';
 		err = play_all(far ? MODULE_FAR : MODULE_NEAR, rounds);
 	}
 	kfree(file);
 	return err;
 }
-SHELL_COMMAND("kt_modsteps", modsteps_command, "change action far rounds", "one module, two threads, for test_module_steps.py");
+SHELL_COMMAND("kt_modsteps", modsteps_command, "change action far rounds",
+	      "one module, two threads, for test_module_steps.py");

@@ -152,7 +152,10 @@ struct module_test : testing::Test {
 		EXPECT_EQ(nullptr, ftrace_hashes) << "a hash is left";
 		EXPECT_EQ(nullptr, ftrace_kernel_table.next) << "a table is left";
 	}
-	/* Where the site leads in the end: n (nop), l (the list), 0.. (the stub of that slot), ? (something else). */
+	/*
+	 * Where the site leads in the end: n (nop), l (the list), 0.. (the stub of that slot), ?
+	 * (something else).
+	 */
 	static char leads(unsigned long ip)
 	{
 		unsigned long target, end;
@@ -163,7 +166,8 @@ struct module_test : testing::Test {
 			return '?';
 		if (trampoline_target(target, (const u32 *)target, &end))
 			target = end;
-		if (target < FAKE_STUBS || (target - FAKE_STUBS) % FTRACE_STUB_SIZE || target >= FAKE_STUBS + FTRACE_STUBS * FTRACE_STUB_SIZE)
+		if (target < FAKE_STUBS || (target - FAKE_STUBS) % FTRACE_STUB_SIZE ||
+		    target >= FAKE_STUBS + FTRACE_STUBS * FTRACE_STUB_SIZE)
 			return '?';
 		long n = (target - FAKE_STUBS) / FTRACE_STUB_SIZE;
 		return n ? (char)('0' + n - 1) : 'l';
@@ -175,14 +179,16 @@ struct module_test : testing::Test {
 			s += leads(ftrace_ip(rec));
 		return s;
 	}
-	static int set(struct ftrace_ops &o, const char *glob, bool reset = true, bool notrace_list = false)
+	static int set(struct ftrace_ops &o, const char *glob, bool reset = true,
+		       bool notrace_list = false)
 	{
 		return ftrace_set_filter(&o, glob, strlen(glob), reset, notrace_list);
 	}
 	/* What `echo words >` (or `>>`) a filter's file does, and what `cat` of it prints then. */
 	struct open_file {
 		struct fake_edit *e;
-		open_file(struct ftrace_filter &filter, bool append, bool notrace_list) : e(fake_open(&filter, append, notrace_list))
+		open_file(struct ftrace_filter &filter, bool append, bool notrace_list)
+		    : e(fake_open(&filter, append, notrace_list))
 		{
 		}
 		int write(const char *words)
@@ -194,7 +200,8 @@ struct module_test : testing::Test {
 			return fake_close(e);
 		}
 	};
-	static int echo(const char *words, struct ftrace_filter &filter, bool append = false, bool notrace_list = false)
+	static int echo(const char *words, struct ftrace_filter &filter, bool append = false,
+			bool notrace_list = false)
 	{
 		open_file f(filter, append, notrace_list);
 		int err = f.write(words), closed = f.close();
@@ -218,13 +225,17 @@ struct module_test : testing::Test {
 	}
 };
 
-/* Each test runs for a module in reach of the kernel's stubs, and for one that needs trampolines. */
+/*
+ * Each test runs for a module in reach of the kernel's stubs, and for one that needs trampolines.
+ */
 struct sites : module_test, testing::WithParamInterface<unsigned long> {
 	unsigned long base = GetParam();
 	bool far = base == FAR;
 };
 INSTANTIATE_TEST_SUITE_P(near_and_far, sites, testing::Values(NEAR, FAR),
-			 [](const testing::TestParamInfo<unsigned long> &i) { return i.param == FAR ? "far" : "near"; });
+			 [](const testing::TestParamInfo<unsigned long> &i) {
+				 return i.param == FAR ? "far" : "near";
+			 });
 
 TEST_P(sites, an_op_without_a_filter_traces_a_module_that_comes_until_it_goes)
 {
@@ -279,7 +290,9 @@ TEST_P(sites, a_table_that_goes_leaves_two_ops_on_its_sites_without_them)
 	EXPECT_STREQ("", fake_console);
 }
 
-/* A grace period passes while the table's functions can still be found, and one before it is freed. */
+/*
+ * A grace period passes while the table's functions can still be found, and one before it is freed.
+ */
 TEST_P(sites, grace_periods_pass_after_the_sites_and_after_the_table)
 {
 	static std::vector<std::string> seen;
@@ -310,7 +323,8 @@ TEST_P(sites, a_later_module_at_the_same_address_is_not_selected_by_old_entries)
 	ASSERT_EQ(0, register_ftrace_function(&a));
 	ASSERT_EQ(0, register_ftrace_function(&b));
 	EXPECT_EQ("nn1nn", text());
-	EXPECT_EQ("", list(a.filter)) << "a filter that has lost all its functions selects none, and not every function";
+	EXPECT_EQ("", list(a.filter))
+		<< "a filter that has lost all its functions selects none, and not every function";
 	EXPECT_FALSE(ftrace_filter_has(&graph_list, other.record(0), false));
 	EXPECT_EQ(0, set(a, "innocent"));
 	EXPECT_EQ("nn10n", text());
@@ -347,7 +361,8 @@ TEST_P(sites, only_one_op_that_changes_pc_has_a_function_that_comes)
 	ASSERT_EQ(0, unregister_ftrace_function(&a));
 	EXPECT_EQ("1nnn", text());
 	ASSERT_EQ(0, unregister_ftrace_function(&b));
-	ASSERT_EQ(0, register_ftrace_function(&a)) << "none of the two has it, so it refuses no third one";
+	ASSERT_EQ(0, register_ftrace_function(&a))
+		<< "none of the two has it, so it refuses no third one";
 	EXPECT_EQ("n00n", text());
 }
 
@@ -365,15 +380,18 @@ TEST_P(sites, random_modules_ops_and_filters_never_disagree_with_text)
 			if (loaded[k]) {
 				loaded[k].reset();
 			} else if (k) {
-				loaded[k].reset(new fake_module("first", FAKE_MORE, {"one", "two_read"}));
+				loaded[k].reset(
+					new fake_module("first", FAKE_MORE, {"one", "two_read"}));
 				loaded[k]->load();
 			} else {
-				loaded[k].reset(new fake_module("random", base, {"random_read", "random_write", "one"}));
+				loaded[k].reset(new fake_module(
+					"random", base, {"random_read", "random_write", "one"}));
 				loaded[k]->load();
 			}
 			break;
 		case 1:
-			ASSERT_EQ(0, on[i] ? unregister_ftrace_function(&ops[i]) : register_ftrace_function(&ops[i]));
+			ASSERT_EQ(0, on[i] ? unregister_ftrace_function(&ops[i])
+					   : register_ftrace_function(&ops[i]));
 			on[i] = !on[i];
 			break;
 		default:
@@ -425,8 +443,9 @@ TEST_P(sites, faulty_entries_are_told_and_never_written)
 {
 	fake_module m("random", base, {"sound", "foreign", "other"});
 	fake_scribble(m.site(1), 0x12345678);
-	for (unsigned long entry : {m.entries[0], m.entries[2] + 2, 0ul, ~0ul, base - 64, m.room, m.room - HOOK_ENTRY_OFFSET, m.room + 4096,
-				    (unsigned long)KERNEL_BASE + 64})
+	for (unsigned long entry :
+	     {m.entries[0], m.entries[2] + 2, 0ul, ~0ul, base - 64, m.room,
+	      m.room - HOOK_ENTRY_OFFSET, m.room + 4096, (unsigned long)KERNEL_BASE + 64})
 		if (entry != m.entries[0] || m.entries.size() == 3)
 			m.entries.push_back(entry);
 	u32 kernels = fake_word(KERNEL_BASE + 64);
@@ -437,7 +456,8 @@ TEST_P(sites, faulty_entries_are_told_and_never_written)
 	EXPECT_EQ(0x12345678u, fake_word(m.site(1)));
 	EXPECT_EQ(kernels, fake_word(KERNEL_BASE + 64));
 	std::string all = fake_console;
-	for (const char *fault : {"module random", "is not 4-byte aligned", "lies outside of text", "does not hold what the compiler leaves", "is listed twice"})
+	for (const char *fault : {"module random", "is not 4-byte aligned", "lies outside of text",
+				  "does not hold what the compiler leaves", "is listed twice"})
 		EXPECT_NE(std::string::npos, all.find(fault)) << fault << "\n" << all;
 }
 
@@ -450,7 +470,9 @@ TEST_P(sites, a_site_is_never_the_word_before_another_site)
 	ASSERT_EQ(0, m.prepare());
 	EXPECT_EQ(HOOK_ENTRY_OFFSET ? 2u : 3u, ftrace_count(m.m.sites));
 	EXPECT_EQ(INSN_NOP, fake_word(m.site(0)));
-	EXPECT_EQ(HOOK_ENTRY_OFFSET != 0, strstr(fake_console, "or overlaps another one; it is never written") != nullptr) << fake_console;
+	EXPECT_EQ(HOOK_ENTRY_OFFSET != 0,
+		  strstr(fake_console, "or overlaps another one; it is never written") != nullptr)
+		<< fake_console;
 }
 
 TEST_P(sites, many_faulty_entries_are_counted)
@@ -462,7 +484,9 @@ TEST_P(sites, many_faulty_entries_are_counted)
 	EXPECT_EQ(1u, ftrace_count(m.m.sites));
 	std::string all = fake_console;
 	EXPECT_EQ(17, std::count(all.begin(), all.end(), '\n'));
-	EXPECT_NE(std::string::npos, all.find("ftrace: module random: 4 more call sites are faulty; they are never written\n")) << all;
+	EXPECT_NE(std::string::npos, all.find("ftrace: module random: 4 more call sites are "
+					      "faulty; they are never written\n"))
+		<< all;
 }
 
 TEST_P(sites, a_module_without_functions_has_no_table)
@@ -475,17 +499,24 @@ TEST_P(sites, a_module_without_functions_has_no_table)
 
 /* ---- Trampolines ---- */
 
-/* At a page's first word, and near a page's end: there the sum of two low parts reaches the next page. */
+/*
+ * At a page's first word, and near a page's end: there the sum of two low parts reaches the next
+ * page.
+ */
 TEST(trampoline, is_what_the_assembler_writes)
 {
 	for (unsigned long at : {0x10400000ul, 0x10400f2cul})
-		for (long off : {0l, 4l, -4l, 0x7fcl, 0x800l, -0x800l, -0x804l, 0xffcl, 0x1000l, -0x1000l, 0x12345678l & ~3l, -0x1234567l & ~3l, 0x20000000l, 0x7fff0000l, -0x10000000l}) {
+		for (long off : {0l, 4l, -4l, 0x7fcl, 0x800l, -0x800l, -0x804l, 0xffcl, 0x1000l,
+				 -0x1000l, 0x12345678l & ~3l, -0x1234567l & ~3l, 0x20000000l,
+				 0x7fff0000l, -0x10000000l}) {
 			unsigned long target = at + off, found;
 			u32 word[TRAMPOLINE_WORDS];
 			ASSERT_EQ(0, trampoline_encode(at, target, word));
 			ASSERT_TRUE(trampoline_target(at, word, &found));
 			EXPECT_EQ(target, found) << std::hex << at << ' ' << off;
-			EXPECT_EQ(assemble_trampoline(at, target), std::vector<u32>(word, word + ASSEMBLED)) << std::hex << at << ' ' << off;
+			EXPECT_EQ(assemble_trampoline(at, target),
+				  std::vector<u32>(word, word + ASSEMBLED))
+				<< std::hex << at << ' ' << off;
 		}
 }
 
@@ -531,7 +562,8 @@ TEST_F(trampolines, each_leads_to_its_stub)
 		ASSERT_TRUE(trampoline_target(at, (const u32 *)at, &target)) << n;
 		EXPECT_EQ(FAKE_STUBS + n * FTRACE_STUB_SIZE, target) << n;
 	}
-	EXPECT_EQ(0u, fake_word(module->room + ftrace_module_room())) << "nothing is written beyond the room";
+	EXPECT_EQ(0u, fake_word(module->room + ftrace_module_room()))
+		<< "nothing is written beyond the room";
 }
 
 TEST_F(trampolines, a_module_in_reach_has_none)
@@ -554,7 +586,9 @@ TEST_F(trampolines, one_that_leads_elsewhere_is_refused_and_told_before_it_is_ca
 	snprintf(trampoline, sizeof(trampoline), "%#lx", module->room + FTRACE_STUB_SIZE);
 	snprintf(leads, sizeof(leads), "it leads to %#lx", (unsigned long)FAKE_STUBS + 4096);
 	snprintf(must, sizeof(must), "must lead to");
-	for (const char *part : std::vector<const char *>{trampoline, leads, must, "refused to write", "expected", "found", DISASSEMBLED})
+	for (const char *part :
+	     std::vector<const char *>{trampoline, leads, must, "refused to write", "expected",
+				       "found", DISASSEMBLED})
 		EXPECT_NE(nullptr, strstr(fake_console, part)) << part << "\n" << fake_console;
 }
 
@@ -563,7 +597,8 @@ TEST_F(trampolines, one_that_leads_elsewhere_is_refused_while_its_site_calls_it)
 	module->load();
 	ASSERT_EQ(0, register_ftrace_function(&a));
 	u32 call = fake_word(module->site(0));
-	redirect(1, FAKE_STUBS + 2 * FTRACE_STUB_SIZE); /* another stub, but not the one of the record */
+	/* another stub, but not the one of the record */
+	redirect(1, FAKE_STUBS + 2 * FTRACE_STUB_SIZE);
 	unregister_ftrace_function(&a);
 	EXPECT_EQ(call, fake_word(module->site(0))) << "the site is left alone";
 	EXPECT_EQ("nnn", text().substr(0, 3));
@@ -595,7 +630,8 @@ TEST_F(trampolines, a_site_that_calls_another_trampoline_is_refused)
 	u32 call;
 	module->load();
 	ASSERT_EQ(0, register_ftrace_function(&a));
-	ASSERT_EQ(0, insn_call(module->site(0), module->room + 3 * FTRACE_STUB_SIZE, HOOK_LINK, &call));
+	ASSERT_EQ(0, insn_call(module->site(0), module->room + 3 * FTRACE_STUB_SIZE, HOOK_LINK,
+			       &call));
 	fake_scribble(module->site(0), call);
 	unregister_ftrace_function(&a);
 	EXPECT_EQ(call, fake_word(module->site(0)));
@@ -624,7 +660,8 @@ TEST_P(sites, names_have_their_module_after_them)
 
 TEST_P(sites, a_word_with_mod_selects_functions_of_that_module_alone)
 {
-	fake_module m("random", base, {"random_read", "write_pool"}), n("other", FAKE_MORE, {"write_other"});
+	fake_module m("random", base, {"random_read", "write_pool"}),
+		n("other", FAKE_MORE, {"write_other"});
 	m.load();
 	n.load();
 	ASSERT_EQ(0, register_ftrace_function(&a));
@@ -650,7 +687,9 @@ TEST_P(sites, what_a_loaded_module_does_not_have_is_refused)
 {
 	fake_module m("random", base, {"random_read"});
 	m.load();
-	for (const char *word : {"nosuch:mod:random", "a:b", "random_read:traceoff", ":mod:random:x", "!nosuch:mod:random", "!:mod:nosuch", ":mod", "x:mod:!*"})
+	for (const char *word :
+	     {"nosuch:mod:random", "a:b", "random_read:traceoff", ":mod:random:x",
+	      "!nosuch:mod:random", "!:mod:nosuch", ":mod", "x:mod:!*"})
 		EXPECT_EQ(-EINVAL, echo(word, a.filter, true)) << word;
 	EXPECT_EQ("#### all functions enabled ####\n", list(a.filter));
 }
@@ -667,7 +706,8 @@ TEST_P(sites, a_request_is_kept_until_its_module_comes)
 		EXPECT_EQ("nnnn0", text());
 		EXPECT_EQ("write_pool [random]\n*:mod:later\n", list(a.filter));
 	}
-	EXPECT_EQ("*:mod:later\n", list(a.filter)) << "the request was used up, and the functions went";
+	EXPECT_EQ("*:mod:later\n", list(a.filter))
+		<< "the request was used up, and the functions went";
 	fake_module again("random", base, {"random_read", "write_pool"});
 	again.load();
 	EXPECT_EQ("nnnnn", text());
@@ -697,7 +737,8 @@ TEST_P(sites, a_request_that_finds_nothing_leaves_a_filter_that_selects_nothing)
 	EXPECT_EQ("", list(a.filter)) << "not every function is enabled";
 	EXPECT_EQ(0, echo(":mod:later", a.filter, true));
 	EXPECT_EQ(0, echo("!:mod:later", a.filter, true));
-	EXPECT_EQ("#### all functions enabled ####\n", list(a.filter)) << "the last request was removed";
+	EXPECT_EQ("#### all functions enabled ####\n", list(a.filter))
+		<< "the last request was removed";
 }
 
 TEST_P(sites, a_filter_whose_functions_went_with_their_module_selects_nothing_until_it_is_set)
@@ -747,7 +788,8 @@ TEST_P(sites, requests_go_by_name_by_truncation_and_only_of_their_filter)
 
 TEST_P(sites, an_edit_that_is_open_while_a_module_goes_keeps_the_kernels_functions)
 {
-	std::unique_ptr<fake_module> m(new fake_module("random", base, {"random_read", "write_pool"}));
+	std::unique_ptr<fake_module> m(
+		new fake_module("random", base, {"random_read", "write_pool"}));
 	fake_module n("other", FAKE_MORE, {"write_other"});
 	m->load();
 	n.load();
@@ -772,12 +814,18 @@ TEST_P(sites, a_pattern_that_is_written_while_a_module_goes_finds_nothing_of_it)
 	f.close();
 }
 
-/* The edit has no functions, or has some, when the module is loaded; and no word, or a word, comes after the load. */
-TEST_P(sites, a_request_of_a_file_that_is_still_open_when_the_module_comes_is_carried_out_at_its_close)
+/*
+ * The edit has no functions, or has some, when the module is loaded; and no word, or a word, comes
+ * after the load.
+ */
+TEST_P(sites,
+       a_request_of_a_file_that_is_still_open_when_the_module_comes_is_carried_out_at_its_close)
 {
 	ASSERT_EQ(0, register_ftrace_function(&a));
-	struct { const char *before, *after, *text; } edits[] = {
-		{":mod:random ", "", "nnn00"}, {"schedule :mod:random ", "", "0nn00"}, {":mod:random ", "last ", "nn000"}};
+	struct { const char *before, *after, *text;
+	} edits[] = {{":mod:random ", "", "nnn00"},
+		     {"schedule :mod:random ", "", "0nn00"},
+		     {":mod:random ", "last ", "nn000"}};
 	for (bool append : {false, true})
 		for (auto &edit : edits) {
 			if (append)
@@ -791,7 +839,8 @@ TEST_P(sites, a_request_of_a_file_that_is_still_open_when_the_module_comes_is_ca
 			std::string want = edit.text;
 			want[1] = append ? '0' : 'n';
 			EXPECT_EQ(want, text()) << edit.before << edit.after;
-			EXPECT_EQ(std::string::npos, list(a.filter).find(":mod:")) << "it is used up";
+			EXPECT_EQ(std::string::npos, list(a.filter).find(":mod:"))
+				<< "it is used up";
 			m.unload();
 		}
 }
@@ -806,11 +855,13 @@ TEST_P(sites, an_earlier_request_waits_while_the_filter_is_open_for_appending)
 	EXPECT_EQ("nnnnn", text());
 	EXPECT_EQ(0, f.write("schedule "));
 	EXPECT_EQ(0, f.close());
-	EXPECT_EQ("0nn00", text()) << "the file's copy of the filter was made before the module came";
+	EXPECT_EQ("0nn00", text())
+		<< "the file's copy of the filter was made before the module came";
 	EXPECT_NE(std::string::npos, list(a.filter).find("*:mod:never\n")) << "it is kept";
 	EXPECT_EQ(std::string::npos, list(a.filter).find("*:mod:random\n")) << "it is used up";
 	open_file again(a.filter, true, false);
-	EXPECT_EQ(0, echo("schedule", a.filter)) << "`>` drops the requests that wait for the other file, too";
+	EXPECT_EQ(0, echo("schedule", a.filter))
+		<< "`>` drops the requests that wait for the other file, too";
 	EXPECT_EQ(0, again.close());
 	EXPECT_EQ(std::string::npos, list(a.filter).find(":mod:"));
 }
@@ -824,10 +875,12 @@ TEST_P(sites, a_request_waits_for_its_own_file_only)
 		fake_module m("gone", base, {"gone_read"});
 		m.load();
 	}
-	EXPECT_EQ(0, echo("schedule", a.filter)) << "it truncates the filter, and not what the open file has requested";
+	EXPECT_EQ(0, echo("schedule", a.filter))
+		<< "it truncates the filter, and not what the open file has requested";
 	EXPECT_EQ("0nn", text());
 	EXPECT_EQ(0, f.close());
-	EXPECT_EQ("*:mod:random\n*:mod:gone\n", list(a.filter)) << "a module that came and went meanwhile was not there";
+	EXPECT_EQ("*:mod:random\n*:mod:gone\n", list(a.filter))
+		<< "a module that came and went meanwhile was not there";
 	EXPECT_EQ("nnn", text());
 }
 

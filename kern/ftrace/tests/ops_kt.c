@@ -198,7 +198,8 @@ static void many_ops(void)
 	kt_promise(calls_of[1] == 1, "an op is not called for another op's functions");
 	stop(&a);
 	twice(1);
-	kt_promise(calls_of[0] == 10 && calls_of[2] == 11, "the op that stays registered is still called");
+	kt_promise(calls_of[0] == 10 && calls_of[2] == 11,
+		   "the op that stays registered is still called");
 	kt_promise(register_ftrace_function(&b) == -EBUSY, "registered twice: -EBUSY");
 	stop(&b);
 	stop(&c);
@@ -216,7 +217,8 @@ static void recursion_is_cut(void)
 	twice(1);
 	twice(1);
 	stop(&op);
-	kt_promise(calls_of[3] == 2, "a callback that calls a function that it traces is called once for each call");
+	kt_promise(calls_of[3] == 2,
+		   "a callback that calls a function that it traces is called once for each call");
 }
 
 static void one_may_change_pc(void)
@@ -248,10 +250,12 @@ static void a_filter_that_is_refused_is_not_taken(void)
 	calls_of[0] = 0;
 	start(&op, "kt_double");
 	op.filter.changed = refuse;
-	kt_promise(ftrace_set_filter(&op, "kt_other", 8, true, false) == -ENOMEM, "the error is returned");
+	kt_promise(ftrace_set_filter(&op, "kt_other", 8, true, false) == -ENOMEM,
+		   "the error is returned");
 	twice(1);
 	other(1);
-	kt_promise(calls_of[0] == 1, "the op has the functions that it had (%u calls)", calls_of[0]);
+	kt_promise(calls_of[0] == 1, "the op has the functions that it had (%u calls)",
+		   calls_of[0]);
 	op.filter.changed = NULL;
 	stop(&op);
 }
@@ -280,7 +284,8 @@ static void a_reschedule_that_is_due_is_shown(void)
 		flags = e->flags;
 	}
 	mutex_unlock(&rb->reader);
-	kt_promise((flags & NEED) == NEED, "an event says that a reschedule is due (flags %02x)", flags);
+	kt_promise((flags & NEED) == NEED, "an event says that a reschedule is due (flags %02x)",
+		   flags);
 	kt_echo("nop", "current_tracer", false);
 	kt_echo("", "set_ftrace_filter", false);
 	set_cpu_affinity(-1);

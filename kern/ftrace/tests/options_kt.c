@@ -73,7 +73,8 @@ static int test_options(int argc, char **argv)
 	err = set_while_the_tracer_goes("func_stack_trace");
 	kt_promise(err == -EINVAL && global_trace.options == before,
 		   "an option of a tracer that is being removed is refused, not set: %d", err);
-	kt_promise(number_waits() && !tracing_is_on(&global_trace), "a number is set with trace_lock held");
+	kt_promise(number_waits() && !tracing_is_on(&global_trace),
+		   "a number is set with trace_lock held");
 	tracing_slow(&global_trace, RB_OFF, false);
 	return kt_end();
 }

@@ -95,7 +95,8 @@ static notrace int calls_fresh(void *unused)
 	return 0;
 }
 
-static void sees(unsigned long ip, unsigned long parent_ip, struct ftrace_ops *op, struct ftrace_regs *regs)
+static void sees(unsigned long ip, unsigned long parent_ip, struct ftrace_ops *op,
+		 struct ftrace_regs *regs)
 {
 	WRITE_ONCE(seen, seen + 1);
 }
@@ -132,12 +133,19 @@ static int fresh_command(int argc, char **argv)
 	calling = false;
 	thread_join(thread);
 	kt_begin();
-	kt_promise(!missed && !late, "%lu rounds: after %lu of them calls went on unseen, after %lu they were still seen", rounds, missed, late);
+	kt_promise(!missed && !late,
+		   "%lu rounds: after %lu of them calls went on unseen, after %lu they were still "
+		   "seen",
+		   rounds, missed, late);
 	return kt_end();
 }
-SHELL_COMMAND("kt_fresh", fresh_command, "[ROUNDS]", "after each change of a call site every CPU executes the new word");
+SHELL_COMMAND("kt_fresh", fresh_command, "[ROUNDS]",
+	      "after each change of a call site every CPU executes the new word");
 
-/* A filter that is written in pieces: a word ends at white space or at the end of the file, and the filter changes at close. */
+/*
+ * A filter that is written in pieces: a word ends at white space or at the end of the file, and the
+ * filter changes at close.
+ */
 static int pieces_command(int argc, char **argv)
 {
 	struct dyn_ftrace *mutex = record_of("mutex_lock"), *free = record_of("kfree");

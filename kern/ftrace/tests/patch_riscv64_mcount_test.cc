@@ -1,4 +1,6 @@
-// needs: kern/ftrace/tests/fake_kernel.c kern/ftrace/core/table.c kern/ftrace/core/ftrace.c kern/ftrace/core/patch.c -Ikern/ftrace/tests/host -Ikern/ftrace/tests/host/riscv64 -DKERNEL_BASE=0x10000000ul -DALIAS_BASE=0x30000000ul -DHOOK_mcount=1
+// needs: kern/ftrace/tests/fake_kernel.c kern/ftrace/core/table.c kern/ftrace/core/ftrace.c
+// needs: kern/ftrace/core/patch.c -Ikern/ftrace/tests/host -Ikern/ftrace/tests/host/riscv64
+// needs: -DKERNEL_BASE=0x10000000ul -DALIAS_BASE=0x30000000ul -DHOOK_mcount=1
 #define CROSS "riscv64-linux-gnu-"
 #define AS_FLAGS "-march=rv64ima_zicsr_zifencei -mno-relax"
 #define ASSEMBLE_CALL "jal ra,"
@@ -26,7 +28,8 @@ TEST(patch, a_far_call_is_what_the_assembler_writes)
 
 TEST(patch, a_far_calls_target_is_read_back)
 {
-	for (long off : {0l, 4l, 0x7fcl, 0x800l, 0xffcl, -4l, -0x800l, -0x804l, 0x12345fc8l, -0x12345fc8l}) {
+	for (long off :
+	     {0l, 4l, 0x7fcl, 0x800l, 0xffcl, -4l, -0x800l, -0x804l, 0x12345fc8l, -0x12345fc8l}) {
 		std::vector<u32> pair = far_call(0x40000000, 0x40000000 + off);
 		unsigned long target = 0;
 		ASSERT_TRUE(insn_far_call_target(0x40000000, pair[0], pair[1], &target));

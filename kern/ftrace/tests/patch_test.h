@@ -202,7 +202,8 @@ TEST_F(site, nothing_is_written_outside_of_a_batch)
 {
 	ftrace_batch_begin();
 	ftrace_batch_end();
-	ASSERT_EQ(-EFAULT, ftrace_make_nop(rec, stub)) << "after the end of the batch `open` must be 0";
+	ASSERT_EQ(-EFAULT, ftrace_make_nop(rec, stub))
+		<< "after the end of the batch `open` must be 0";
 	EXPECT_EQ(-EFAULT, ftrace_modify_call(rec, stub, stub + FTRACE_STUB_SIZE));
 	EXPECT_EQ(-EFAULT, ftrace_init_nop(rec));
 	EXPECT_EQ(-EFAULT, ftrace_update_ftrace_func((ftrace_func_t)(FAKE_CALL + 4096)));
@@ -218,7 +219,8 @@ TEST_F(site, text_write_writes_all_words_or_none)
 	ftrace_batch_begin();
 	EXPECT_EQ(-EINVAL, text_write(words, 2));
 	ftrace_batch_end();
-	EXPECT_EQ(INSN_NOP, *(u32 *)ip) << "the second word was another one, so the first must stay";
+	EXPECT_EQ(INSN_NOP, *(u32 *)ip)
+		<< "the second word was another one, so the first must stay";
 	fake_scribble(ip + 4, 0x1234);
 	ftrace_batch_begin();
 	EXPECT_EQ(0, text_write(words, 2));

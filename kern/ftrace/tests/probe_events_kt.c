@@ -1,4 +1,7 @@
-/* kt_probe_events: probe events are made and removed while threads on every CPU call the probed functions. */
+/*
+ * kt_probe_events: probe events are made and removed while threads on every CPU call the probed
+ * functions.
+ */
 #include "cpu.h"
 #include "errno.h"
 #include "kt.h"
@@ -9,7 +12,11 @@
 
 #define ROUNDS 6
 #define INSTANCE TRACEFS "instances/kt"
-#define ELSEWHERE 2000 /* turns of a loop, about as long as an event: a thread that is always in the tracer is hardly ever preempted (irq_exit()) */
+/*
+ * turns of a loop, about as long as an event: a thread that is always in the tracer is hardly ever
+ * preempted (irq_exit())
+ */
+#define ELSEWHERE 2000
 
 long kt_event_target(long a, const char *s, const void *p);
 __noinline long kt_event_target(long a, const char *s, const void *p)
@@ -29,7 +36,8 @@ static int hammer(void *unused)
 	for (; !stop; mine++) {
 		const char *s = texts[mine % ARRAY_SIZE(texts)];
 
-		if (kt_event_target(mine, s, (void *)(mine * 0x123456789abcdef)) != (long)mine * 3 + *s)
+		if (kt_event_target(mine, s, (void *)(mine * 0x123456789abcdef)) !=
+		    (long)mine * 3 + *s)
 			__atomic_add_fetch(&wrong, 1, __ATOMIC_RELAXED);
 		for (int i = 0; i < ELSEWHERE; i++)
 			barrier();
@@ -39,8 +47,11 @@ static int hammer(void *unused)
 }
 
 static const char *const lines[] = {
-	"p:kt/e kt_event_target", "p:kt/e kt_event_target a s=+0(s):string bad=+0(p):string far=+8(+0(p)):u64 me=$comm",
-	"p:kt/e kt_event_target+8 $stack", "r:kt/e kt_event_target a $retval:s32", "f:kt/e kt_event_target s=+0(s):char[2]",
+	"p:kt/e kt_event_target",
+	"p:kt/e kt_event_target a s=+0(s):string bad=+0(p):string far=+8(+0(p)):u64 me=$comm",
+	"p:kt/e kt_event_target+8 $stack",
+	"r:kt/e kt_event_target a $retval:s32",
+	"f:kt/e kt_event_target s=+0(s):char[2]",
 	"f:kt/e kt_event_target%return $retval"};
 
 static unsigned enable_in_instance(void)
@@ -48,12 +59,14 @@ static unsigned enable_in_instance(void)
 	unsigned bad = kt_echo("comm ~ \"*mm*\"", "instances/kt/events/kt/e/filter", false) != 0;
 
 	bad += kt_echo("1", "instances/kt/events/kt/e/enable", false) != 0;
-	return bad + (kt_echo("traceoff:1 if common_pid == 1", "instances/kt/events/kt/e/trigger", false) != 0);
+	return bad + (kt_echo("traceoff:1 if common_pid == 1", "instances/kt/events/kt/e/trigger",
+			      false) != 0);
 }
 
 /*
- * Create, enable, change and remove an event; in odd rounds in an instance too, which goes while it is
- * enabled there: before it is disabled in TRACEFS, or after. Return: the number of steps that failed.
+ * Create, enable, change and remove an event; in odd rounds in an instance too, which goes while it
+ * is enabled there: before it is disabled in TRACEFS, or after. Return: the number of steps that
+ * failed.
  */
 static unsigned come_and_go(unsigned round)
 {
@@ -77,7 +90,8 @@ static unsigned come_and_go(unsigned round)
 		bad += file_remove(NULL, INSTANCE) != 0;
 	bad += kt_echo("0", "events/kt/e/enable", false) != 0;
 	if (round % 4 == 3)
-		bad += (kt_echo("-:kt/e", "dynamic_events", true) != -EBUSY) + (file_remove(NULL, INSTANCE) != 0);
+		bad += (kt_echo("-:kt/e", "dynamic_events", true) != -EBUSY) +
+		       (file_remove(NULL, INSTANCE) != 0);
 	return bad + (kt_echo("-:kt/e", "dynamic_events", true) != 0);
 }
 
@@ -96,7 +110,9 @@ static void under_fire(void)
 	for (unsigned i = 0; i < 2 * nr_cpus; i++)
 		if (threads[i])
 			thread_join(threads[i]);
-	kt_promise(calls && !wrong && !bad, "%lu calls while %u events come and go: %lu wrong, %u steps refused", calls, ROUNDS, wrong, bad);
+	kt_promise(calls && !wrong && !bad,
+		   "%lu calls while %u events come and go: %lu wrong, %u steps refused", calls,
+		   ROUNDS, wrong, bad);
 	kt_promise(!event_probes && !events_by_id, "no event is left");
 }
 
@@ -109,7 +125,10 @@ static unsigned long entries(const struct trace_array *tr)
 	return sum;
 }
 
-/* Every hit is counted, and has its event in each trace array that has enabled it: @in, by bits 1 for TRACEFS, 2 for the instance. */
+/*
+ * Every hit is counted, and has its event in each trace array that has enabled it: @in, by bits 1
+ * for TRACEFS, 2 for the instance.
+ */
 static void count_hits(const char *line, const struct trace_array *instance, unsigned in)
 {
 	unsigned long top, other;
@@ -127,8 +146,10 @@ static void count_hits(const char *line, const struct trace_array *instance, uns
 	top = entries(&global_trace) - top;
 	other = entries(instance) - other;
 	hits = event_probes ? event_probes->hits : 0;
-	kt_promise(hits == 100 && top == (in & 1 ? 100 : 0) && other == (in & 2 ? 100 : 0) && !probe_missed(event_probes),
-		   "%s: 100 calls, %llu hits, %lu events, in the instance %lu (%u)", line, (unsigned long long)hits, top, other, in);
+	kt_promise(hits == 100 && top == (in & 1 ? 100 : 0) && other == (in & 2 ? 100 : 0) &&
+			   !probe_missed(event_probes),
+		   "%s: 100 calls, %llu hits, %lu events, in the instance %lu (%u)", line,
+		   (unsigned long long)hits, top, other, in);
 	kt_echo("-:kt/e", "dynamic_events", true);
 }
 
@@ -144,7 +165,8 @@ static void counted(void)
 
 static void no_memory_is_lost(void)
 {
-	unsigned rounds = nr_cpus == 1 ? 334 : 12; /* with more CPUs each change waits for all of them */
+	/* with more CPUs each change waits for all of them */
+	unsigned rounds = nr_cpus == 1 ? 334 : 12;
 	unsigned long pages;
 
 	for (unsigned i = 0; i < ARRAY_SIZE(lines); i++)
@@ -156,20 +178,23 @@ static void no_memory_is_lost(void)
 		kt_echo("p:kt/x kt_event_target $nothing", "dynamic_events", true);
 		kt_echo("p:kt/x function_trace_call", "dynamic_events", true);
 	}
-	kt_promise(pages_free_count() >= pages, "%u lines later no memory is lost: %lu pages, then %lu", 3 * rounds, pages,
+	kt_promise(pages_free_count() >= pages,
+		   "%u lines later no memory is lost: %lu pages, then %lu", 3 * rounds, pages,
 		   pages_free_count());
 }
 
 /* An address that cannot be read gives no value, whatever it is. */
 static void reads_of_any_address(void)
 {
-	kt_echo("p:kt/e kt_event_target a=+0(p):u64 b=+0(p):string c=+3(p):u32 d=+0(+0(p)):string", "dynamic_events", true);
+	kt_echo("p:kt/e kt_event_target a=+0(p):u64 b=+0(p):string c=+3(p):u32 d=+0(+0(p)):string",
+		"dynamic_events", true);
 	kt_echo("1", "events/kt/e/enable", false);
 	for (int bit = 0; bit < 64; bit++)
 		for (long near = -9; near <= 9; near++)
 			kt_event_target(1, "", (void *)((1ul << bit) + near));
 	kt_echo("0", "events/kt/e/enable", false);
-	kt_promise(event_probes && event_probes->hits == 64 * 19, "1216 addresses are read, or not");
+	kt_promise(event_probes && event_probes->hits == 64 * 19,
+		   "1216 addresses are read, or not");
 	kt_echo("-:kt/e", "dynamic_events", true);
 }
 
@@ -179,7 +204,8 @@ static unsigned take_all_slots(struct ftrace_ops *op)
 	unsigned count = 0;
 
 	for (; count < FTRACE_OPS_MAX; count++) {
-		op[count] = (struct ftrace_ops){.func = ftrace_stub, .flags = FTRACE_OPS_FL_RECURSION, .slot = -1};
+		op[count] = (struct ftrace_ops){
+			.func = ftrace_stub, .flags = FTRACE_OPS_FL_RECURSION, .slot = -1};
 		ftrace_set_filter(&op[count], "file_mkdir", 10, true, false);
 		if (register_ftrace_function(&op[count]))
 			break;
@@ -209,20 +235,24 @@ static void one_probe_cannot_start(void)
 	count = take_all_slots(ops);
 	appended = kt_echo("p:kt/e kt_event_target", "dynamic_events", true);
 	kt_event_target(1, "", NULL);
-	kt_promise(appended == -ENOSPC && event_probes->hits == 1, "a probe that cannot be added (%d) does not stop the event's others: %llu hits",
+	kt_promise(appended == -ENOSPC && event_probes->hits == 1,
+		   "a probe that cannot be added (%d) does not stop the event's others: %llu hits",
 		   appended, (unsigned long long)event_probes->hits);
 	kt_echo("0", "events/kt/e/enable", false);
 	kt_echo("p:kt/e kt_event_target", "dynamic_events", true);
 	set = kt_echo("traceon", "events/kt/e/trigger", false);
 	enabled = kt_echo("1", "events/kt/e/enable", false);
 	kt_event_target(1, "", NULL);
-	kt_promise(set == -ENOSPC && enabled == -ENOSPC && event_probes->hits == 1,
-		   "an event that cannot be enabled (%d, by a trigger %d) starts no probe: %llu hits", enabled, set, (unsigned long long)event_probes->hits);
+	kt_promise(
+		set == -ENOSPC && enabled == -ENOSPC && event_probes->hits == 1,
+		"an event that cannot be enabled (%d, by a trigger %d) starts no probe: %llu hits",
+		enabled, set, (unsigned long long)event_probes->hits);
 	free_slots(ops, count);
 	kt_echo("1", "events/kt/e/enable", false);
 	kt_event_target(1, "", NULL);
 	kt_echo("0", "events/kt/e/enable", false);
-	kt_promise(event_probes->hits == 2 && event_probes->next->hits == 1, "when slots are free, it can");
+	kt_promise(event_probes->hits == 2 && event_probes->next->hits == 1,
+		   "when slots are free, it can");
 	kt_echo("-:kt/e", "dynamic_events", true);
 }
 

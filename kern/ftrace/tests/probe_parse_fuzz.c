@@ -1,8 +1,10 @@
-// needs: kern/ftrace/probe_events/probe_parse.c kern/base/string.c kern/base/print.c -DKERNEL_NAMES -Ikern/ftrace/tests/host -Ikern/tests -include kern/tests/host.h -Wno-pointer-sign
+// needs: kern/ftrace/probe_events/probe_parse.c kern/base/string.c kern/base/print.c -DKERNEL_NAMES
+// needs: -Ikern/ftrace/tests/host -Ikern/tests -include kern/tests/host.h -Wno-pointer-sign
 // seeds: probes
 /*
- * libFuzzer's target for the parser of probes: any text; it begins with the lines of the parser's test. The
- * sanitizers find an access outside of the line, or outside of the objects that are made from it.
+ * libFuzzer's target for the parser of probes: any text; it begins with the lines of the parser's
+ * test. The sanitizers find an access outside of the line, or outside of the objects that are made
+ * from it.
  */
 #include "probe_parse_host.h"
 
@@ -29,12 +31,14 @@ static void check(const struct probe_def *def)
 	for (u32 i = 0; i < def->arg_count; i++) {
 		const struct probe_arg *arg = &def->arg[i];
 
-		if (arg->offset != size || arg->derefs > PROBE_DEREFS_MAX || arg->count > PROBE_ARRAY_MAX ||
-		    arg->width + arg->shift > 8 * arg->type->size || !probe_good_name(arg->name, '_'))
+		if (arg->offset != size || arg->derefs > PROBE_DEREFS_MAX ||
+		    arg->count > PROBE_ARRAY_MAX || arg->width + arg->shift > 8 * arg->type->size ||
+		    !probe_good_name(arg->name, '_'))
 			abort();
 		size += arg->type->size * MAX(arg->count, 1);
 	}
-	if (size != def->size || def->arg_count > PROBE_ARGS_MAX || !probe_good_name(def->event, '_') || !probe_good_name(def->group, '-'))
+	if (size != def->size || def->arg_count > PROBE_ARGS_MAX ||
+	    !probe_good_name(def->event, '_') || !probe_good_name(def->group, '-'))
 		abort();
 	probe_describe(text, sizeof(text), def);
 }

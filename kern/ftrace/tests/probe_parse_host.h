@@ -72,7 +72,8 @@ static const char *host_parameters(unsigned long func)
 /* x8 is not saved at a return, and x9 only in a body. */
 static int host_register(const char *name, enum probe_place place)
 {
-	if ((place == PROBE_AT_RETURN && !strcmp(name, "x8")) || (place != PROBE_IN_BODY && !strcmp(name, "x9")))
+	if ((place == PROBE_AT_RETURN && !strcmp(name, "x8")) ||
+	    (place != PROBE_IN_BODY && !strcmp(name, "x9")))
 		return -1;
 	return name[0] == 'x' && name[1] >= '0' && name[1] <= '9' && !name[2] ? name[1] - '0' : -1;
 }

@@ -1,5 +1,9 @@
-// needs: kern/ftrace/probe_events/probe_parse.c kern/base/string.c kern/base/print.c -DKERNEL_NAMES -Ikern/ftrace/tests/host -Ikern/tests
-/* Lines of kprobe_events: what is understood, and each error of Linux's probe parser with its column. */
+// needs: kern/ftrace/probe_events/probe_parse.c kern/base/string.c kern/base/print.c -DKERNEL_NAMES
+// needs: -Ikern/ftrace/tests/host -Ikern/tests
+/*
+ * Lines of kprobe_events: what is understood, and each error of Linux's probe parser with its
+ * column.
+ */
 #include <cstdlib>
 #include <gtest/gtest.h>
 #include <string>
@@ -43,7 +47,8 @@ struct Parse : testing::Test {
 	}
 	const probe_arg &arg(const std::string &text)
 	{
-		EXPECT_EQ(parse("p vfs_read " + text), 0) << text << ": " << (error.text ? error.text : "");
+		EXPECT_EQ(parse("p vfs_read " + text), 0)
+			<< text << ": " << (error.text ? error.text : "");
 		return def->arg[0];
 	}
 	/* The ^ in @text is where the error must be. */
@@ -173,7 +178,8 @@ TEST_F(Parse, an_argument_is_where_it_is_passed)
 
 TEST_F(Parse, fields_follow_each_other_without_gaps)
 {
-	ASSERT_EQ(parse("r vfs_read a=$retval:u8 b=$retval:string c=$comm d=$retval") == 0, false); /* a register is no string */
+	/* a register is no string */
+	ASSERT_EQ(parse("r vfs_read a=$retval:u8 b=$retval:string c=$comm d=$retval") == 0, false);
 	ASSERT_EQ(parse("r vfs_read a=$retval:u8 b=$comm c=+0($retval):u16[3] d=$retval"), 0);
 	EXPECT_EQ(def->arg[0].offset, 24u);
 	EXPECT_EQ(def->arg[1].offset, 25u);

@@ -56,7 +56,10 @@ static std::string to(const std::string &start, long offset)
 	return start + " . " + (offset < 0 ? "- " : "+ ") + std::to_string(labs(offset));
 }
 
-/* Offsets of a field of @bits, scaled by 1 << @shift: each bit alone, the ends, around zero, and random ones. */
+/*
+ * Offsets of a field of @bits, scaled by 1 << @shift: each bit alone, the ends, around zero, and
+ * random ones.
+ */
 static std::vector<long> offsets(int bits, int shift)
 {
 	long unit = 1l << shift, most = 1l << (bits - 1 + shift);
@@ -67,7 +70,8 @@ static std::vector<long> offsets(int bits, int shift)
 	}
 	srand(bits);
 	for (int i = 0; i < 50; i++)
-		v.push_back((((long)rand() << 31 | rand()) % most) / unit * unit * (i & 1 ? 1 : -1));
+		v.push_back((((long)rand() << 31 | rand()) % most) / unit * unit *
+			    (i & 1 ? 1 : -1));
 	return v;
 }
 
@@ -91,7 +95,8 @@ struct cpu_state {
 };
 
 /* Emulate @insn; exactly @after must result. */
-static void expect_emulated(const std::string &line, u32 insn, cpu_state before, cpu_state after, unsigned long flags = 0)
+static void expect_emulated(const std::string &line, u32 insn, cpu_state before, cpu_state after,
+			    unsigned long flags = 0)
 {
 	ASSERT_EQ(PROBE_EMULATED, probe_classify(insn)) << line;
 	before.pc = probe_emulate(insn, before.pc, before.x, flags);
@@ -100,7 +105,8 @@ static void expect_emulated(const std::string &line, u32 insn, cpu_state before,
 		EXPECT_EQ(after.x[i], before.x[i]) << line << ", register " << i;
 }
 
-static const unsigned long values[] = {0, 1, 2, ~0ul, ~0ul - 1, 1ul << 63, (1ul << 63) - 1, 1ul << 31, 1ul << 32, 0xffffffff};
+static const unsigned long values[] = {
+	0, 1, 2, ~0ul, ~0ul - 1, 1ul << 63, (1ul << 63) - 1, 1ul << 31, 1ul << 32, 0xffffffff};
 
 TEST(probe, a_jump_is_what_the_assembler_writes_and_its_reach_is_known)
 {

@@ -1,4 +1,6 @@
-// needs: kern/ftrace/core/records.c kern/ftrace/tests/fake_kernel.c kern/ftrace/core/table.c kern/ftrace/core/set.c kern/ftrace/core/ftrace.c -Ikern/ftrace/tests/host -Ikern/ftrace/tests/host/riscv64 -DKERNEL_BASE=0x10000000ul -DALIAS_BASE=0x30000000ul
+// needs: kern/ftrace/core/records.c kern/ftrace/tests/fake_kernel.c kern/ftrace/core/table.c
+// needs: kern/ftrace/core/set.c kern/ftrace/core/ftrace.c -Ikern/ftrace/tests/host
+// needs: -Ikern/ftrace/tests/host/riscv64 -DKERNEL_BASE=0x10000000ul -DALIAS_BASE=0x30000000ul
 /* Records: found by address, and compared with text at boot. */
 #include "fake_kernel.h"
 #include "asm-ftrace/hook.h"
@@ -8,7 +10,8 @@
 struct records : testing::Test {
 	void SetUp() override
 	{
-		static const struct itimerval limit = {{}, {10, 0}}; /* seconds of a processor: a faulty search may never end */
+		/* seconds of a processor: a faulty search may never end */
+		static const struct itimerval limit = {{}, {10, 0}};
 
 		fake_reset();
 		setitimer(ITIMER_VIRTUAL, &limit, nullptr);
@@ -52,7 +55,8 @@ TEST_F(records, a_second_table_is_searched_and_numbered_after_the_first)
 {
 	struct dyn_ftrace *first = site(64), *last = site(128);
 	struct ftrace_table *table = fake_table();
-	struct dyn_ftrace *more = site(FAKE_MORE - KERNEL_BASE + 64), *most = site(FAKE_MORE - KERNEL_BASE + 128);
+	struct dyn_ftrace *more = site(FAKE_MORE - KERNEL_BASE + 64),
+			  *most = site(FAKE_MORE - KERNEL_BASE + 128);
 
 	EXPECT_EQ(more, lookup_rec(FAKE_MORE + 64));
 	EXPECT_EQ(nullptr, lookup_rec(FAKE_MORE + 68));

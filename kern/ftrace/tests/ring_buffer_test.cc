@@ -279,7 +279,8 @@ TEST_F(Ring, stop_mode_keeps_the_oldest_and_counts_the_dropped)
 TEST_F(Ring, a_gap_of_2_to_27_ns_or_more_becomes_a_time_extend)
 {
 	make(4);
-	const uint64_t gaps[] = {1, (1u << 27) - 1, 1u << 27, (1u << 27) + 1, 1ull << 40, 1ull << 58};
+	const uint64_t gaps[] = {1,	     (1u << 27) - 1, 1u << 27, (1u << 27) + 1,
+				 1ull << 40, 1ull << 58};
 	write();
 	for (uint64_t gap : gaps)
 		write(6, gap);

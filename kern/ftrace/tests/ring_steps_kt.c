@@ -24,7 +24,8 @@ static struct ring_buffer_cpu *rb;
 static struct rb_page *page;
 static u64 fill, ahead, writes, rounds;
 static bool in_irq;
-static u64 before, tried, last, consumed; /* numbers: of the event before the round's first, and of the last that was read */
+/* numbers: of the event before the round's first, and of the last that was read */
+static u64 before, tried, last, consumed;
 static const char *wrong;
 
 static void expect(bool ok, const char *what)
@@ -81,7 +82,10 @@ NOIPA static int ring_writer(void *unused)
 
 /* ---- The reader ---- */
 
-/* @lost: events that are known to be missing before this one; @number: of the one before. Return: its number. */
+/*
+ * @lost: events that are known to be missing before this one; @number: of the one before. Return:
+ * its number.
+ */
 static u64 check(const struct rb_event *ev, u64 number, u64 lost)
 {
 	const struct function_entry *e = ev->data;
@@ -89,7 +93,8 @@ static u64 check(const struct rb_event *ev, u64 number, u64 lost)
 
 	expect(n && get_address(e->parent_ip) == ~n && ev->ts == 10 * n, "an event is damaged");
 	expect(n > number, "an event came twice or out of order");
-	expect(n == number + 1 + lost, "events are missing, and the reader got another number of them");
+	expect(n == number + 1 + lost,
+	       "events are missing, and the reader got another number of them");
 	return n;
 }
 
@@ -118,7 +123,8 @@ static bool consume_page(void)
 		struct rb_event ev = {.ts = ts + (*e >> 5), .data = e + 1, .len = 4 * (*e & 31)};
 
 		ts = ev.ts;
-		if (!i && (page->commit & (RB_MISSED_EVENTS | RB_MISSED_STORED)) == RB_MISSED_EVENTS)
+		if (!i &&
+		    (page->commit & (RB_MISSED_EVENTS | RB_MISSED_STORED)) == RB_MISSED_EVENTS)
 			lost = get_address(((struct function_entry *)ev.data)->ip) - last - 1;
 		last = check(&ev, last, lost);
 		offset += 4 + ev.len;
@@ -137,7 +143,9 @@ static void look(void)
 
 	rb_iter_start(&it, rb, page);
 	for (u64 i = 0; i < ENOUGH && !wrong && rb_iter_peek(&it, &ev); i++, rb_iter_next(&it)) {
-		u64 n = ev.len == sizeof(struct function_entry) ? get_address(((struct function_entry *)ev.data)->ip) : 0;
+		u64 n = ev.len == sizeof(struct function_entry)
+				? get_address(((struct function_entry *)ev.data)->ip)
+				: 0;
 
 		expect(i || n > last, "an event was shown that had been read");
 		number = check(&ev, i ? number : n - 1, i ? ev.lost : 0);
@@ -168,9 +176,11 @@ NOIPA static void ring_read(char how)
 static void account(void)
 {
 	consume(ENOUGH);
-	expect(!rb_entries(rb) && !rb_bytes(rb), "the buffer was read to its end, and still counts entries");
+	expect(!rb_entries(rb) && !rb_bytes(rb),
+	       "the buffer was read to its end, and still counts entries");
 	expect(rb->read == consumed, "the number of events that were read is wrong");
-	expect(rb->read + rb->overrun + rb->dropped == tried, "read + in buffer + overrun + dropped is not what was written");
+	expect(rb->read + rb->overrun + rb->dropped == tried,
+	       "read + in buffer + overrun + dropped is not what was written");
 	expect(rb->accepted == last - before, "the last event is missing");
 }
 
@@ -207,8 +217,9 @@ static int kt_ring(int argc, char **argv)
 {
 	u64 n = 0;
 
-	if (argc != 8 || nr_cpus < 2 || kstrtou64(argv[4], 0, &fill) || kstrtou64(argv[5], 0, &ahead) ||
-	    kstrtou64(argv[6], 0, &writes) || kstrtou64(argv[7], 0, &rounds))
+	if (argc != 8 || nr_cpus < 2 || kstrtou64(argv[4], 0, &fill) ||
+	    kstrtou64(argv[5], 0, &ahead) || kstrtou64(argv[6], 0, &writes) ||
+	    kstrtou64(argv[7], 0, &rounds))
 		return 2;
 	kt_begin();
 	in_irq = argv[3][0] == 'i';
@@ -217,10 +228,12 @@ static int kt_ring(int argc, char **argv)
 	wrong = page && !set_up(1, argv[2][0] == 'o') ? NULL : "no memory";
 	for (before = 0; n < rounds && !wrong; n++, before += 1 << 20)
 		play(argv[1][0]);
-	kt_promise(!wrong, "%llu rounds: %s", (unsigned long long)n, wrong ?: "every event accounted for");
+	kt_promise(!wrong, "%llu rounds: %s", (unsigned long long)n,
+		   wrong ?: "every event accounted for");
 	page_free(page, 0);
 	set_up(TRACE_BUFFER_SIZE, true);
 	tracing_reset(&global_trace, -1);
 	return kt_end();
 }
-SHELL_COMMAND("kt_ring", kt_ring, "how mode who fill ahead writes rounds", "one reader and one writer, for test_ring_steps.py");
+SHELL_COMMAND("kt_ring", kt_ring, "how mode who fill ahead writes rounds",
+	      "one reader and one writer, for test_ring_steps.py");

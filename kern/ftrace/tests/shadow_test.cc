@@ -1,4 +1,5 @@
-// needs: kern/ftrace/graph/shadow.c kern/ftrace/graph/shadow_frame.c -Ikern/ftrace/tests/host -Ikern/ftrace/tests/host/riscv64 -DSHADOW_HOOK=1
+// needs: kern/ftrace/graph/shadow.c kern/ftrace/graph/shadow_frame.c -Ikern/ftrace/tests/host
+// needs: -Ikern/ftrace/tests/host/riscv64 -DSHADOW_HOOK=1
 /*
  * When a thread has a shadow stack: it gets one when it is created or when the
  * first user is registered; the stack is taken back when the last user is gone and
@@ -163,7 +164,10 @@ TEST_F(shadow, no_memory_for_a_thread_that_is_born_is_said)
 	shadow_users_end();
 }
 
-/* The CPU that pops stops at a store; the other CPU takes all stacks; the pop ends in the grace period. */
+/*
+ * The CPU that pops stops at a store; the other CPU takes all stacks; the pop ends in the grace
+ * period.
+ */
 TEST_F(shadow, a_stack_is_taken_at_any_store_of_its_last_pop)
 {
 	unsigned stores = 0;

@@ -1,4 +1,7 @@
-// needs: kern/ftrace/ops/single.c kern/ftrace/core/dynamic.c kern/ftrace/core/ftrace.c kern/ftrace/tests/fake_kernel.c kern/ftrace/core/table.c kern/ftrace/core/set.c -Ikern/ftrace/tests/host -Ikern/ftrace/tests/host/riscv64 -DKERNEL_BASE=0x10000000ul -DALIAS_BASE=0x30000000ul
+// needs: kern/ftrace/ops/single.c kern/ftrace/core/dynamic.c kern/ftrace/core/ftrace.c
+// needs: kern/ftrace/tests/fake_kernel.c kern/ftrace/core/table.c kern/ftrace/core/set.c
+// needs: -Ikern/ftrace/tests/host -Ikern/ftrace/tests/host/riscv64 -DKERNEL_BASE=0x10000000ul
+// needs: -DALIAS_BASE=0x30000000ul
 /* Lab 3's one tracer, on sites that cannot be patched. */
 #include "fake_kernel.h"
 #include "errno.h"
@@ -52,6 +55,7 @@ TEST(single, two_errors_do_not_make_a_third)
 	fake_reset();
 	for (u32 i = 0; i < errors.size(); i++)
 		fake_record(64 + 64 * i, "function");
-	EXPECT_EQ(register_ftrace_function(&global_ops), 0) << "after an error no tracer may be registered";
+	EXPECT_EQ(register_ftrace_function(&global_ops), 0)
+		<< "after an error no tracer may be registered";
 	EXPECT_EQ(unregister_ftrace_function(&global_ops), 0);
 }

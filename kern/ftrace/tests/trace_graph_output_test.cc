@@ -1,4 +1,5 @@
-// needs: kern/ftrace/trace/trace_graph_output.c kern/ftrace/trace/trace_args.c kern/ftrace/trace/trace_output.c kern/base/print.c -Ikern/ftrace/tests/host
+// needs: kern/ftrace/trace/trace_graph_output.c kern/ftrace/trace/trace_args.c
+// needs: kern/ftrace/trace/trace_output.c kern/base/print.c -Ikern/ftrace/tests/host
 /*
  * function_graph's text, compared with transcripts byte for byte: events are made
  * as the tracer writes them, and printed as a reader of `trace` prints them.
@@ -15,8 +16,10 @@ static void print_other(const trace_line *l)
 {
 	seq_printf(l->s, "the other's text\n");
 }
-extern "C" const trace_event_type other_event __attribute__((used, section("table_trace_event_type"), aligned(8))) = {
-	1400, "other", nullptr, sizeof(trace_entry), nullptr, nullptr, print_other, nullptr};
+extern "C" const trace_event_type other_event
+	__attribute__((used, section("table_trace_event_type"), aligned(8))) = {
+		1400,	 "other", nullptr,     sizeof(trace_entry),
+		nullptr, nullptr, print_other, nullptr};
 
 namespace
 {
@@ -404,8 +407,10 @@ TEST_F(Graph, values_returned)
 			retval = c.value;
 			leaf(fdget_pos, 1, 100);
 			leave(ksys_write, 0, 100);
-			EXPECT_EQ(shown(), " 0)   0.100 us    |    fdget_pos(); /* = " + value + " */\n"
-					   " 0)   0.100 us    |  } /* ksys_write = " + value + " */\n");
+			EXPECT_EQ(shown(), " 0)   0.100 us    |    fdget_pos(); /* = " + value +
+						   " */\n"
+						   " 0)   0.100 us    |  } /* ksys_write = " +
+						   value + " */\n");
 		}
 }
 
@@ -424,8 +429,9 @@ TEST_F(Graph, return_addresses)
 	enter_from(fdget_pos, 1, ksys_write + 0x6a);
 	leave(fdget_pos, 1, 100);
 	leave(ksys_write, 0, 200);
-	EXPECT_EQ(shown(), " 0)   0.100 us    |    fdget_pos(); /* <-ksys_write+0x6a/0xe8 ret=-2 */\n"
-			   " 0)   0.200 us    |  } /* ksys_write ret=-2 */\n");
+	EXPECT_EQ(shown(),
+		  " 0)   0.100 us    |    fdget_pos(); /* <-ksys_write+0x6a/0xe8 ret=-2 */\n"
+		  " 0)   0.200 us    |  } /* ksys_write ret=-2 */\n");
 }
 
 TEST_F(Graph, every_column)
@@ -444,12 +450,15 @@ TEST_F(Graph, every_column)
 		  "#                                     || / _--=> preempt-depth\n"
 		  "#                                     ||| / _-=> migrate-disable\n"
 		  "#                                     |||| /\n"
-		  "#     TIME        CPU  TASK/PID       |||||     DURATION                  FUNCTION CALLS\n"
-		  "#      |          |     |    |        |||||      |   |                     |   |   |   |\n"
+		  "#     TIME        CPU  TASK/PID       |||||     DURATION                  "
+		  "FUNCTION CALLS\n"
+		  "#      |          |     |    |        |||||      |   |                     |   "
+		  "|   |   |\n"
 		  "    3.401528 |   0)      sh-7      |  ..... |   ==========> |\n"
 		  "    3.401528 |   0)      sh-7      |  ..... |   1.500 us    |  handle_irq();\n"
 		  "    3.401528 |   0)      sh-7      |  ..... |   <========== |\n"
-		  "    3.401531 |   0)      sh-7      |  d..2. |   1.500 us    |  } /* ksys_write */\n");
+		  "    3.401531 |   0)      sh-7      |  d..2. |   1.500 us    |  } /* ksys_write "
+		  "*/\n");
 }
 
 TEST_F(Graph, a_header_for_each_column_left_out)
@@ -477,7 +486,8 @@ TEST_F(Graph, lines_without_their_columns)
 		return shown();
 	};
 	tr->options &= ~TRACE_ITER_GRAPH_DURATION;
-	EXPECT_EQ(show(), " 0) ksys_write() {\n 0) ==========>\n 0)   handle_irq();\n 0) <==========\n 0) }\n");
+	EXPECT_EQ(show(), " 0) ksys_write() {\n 0) ==========>\n 0)   handle_irq();\n 0) "
+			  "<==========\n 0) }\n");
 	tr->options &= ~TRACE_ITER_GRAPH_CPU;
 	EXPECT_EQ(show(), "ksys_write() {\n==========>\n  handle_irq();\n<==========\n}\n");
 	tr->options = TRACE_ITER_DEFAULT & ~TRACE_ITER_CONTEXT_INFO;

@@ -15,7 +15,8 @@ struct Lines : Output {
 	{
 		Output::SetUp();
 		tr->tracer = &function;
-		tr->options = TRACE_ITER_PRINT_PARENT | TRACE_ITER_CONTEXT_INFO | TRACE_ITER_IRQ_INFO;
+		tr->options =
+			TRACE_ITER_PRINT_PARENT | TRACE_ITER_CONTEXT_INFO | TRACE_ITER_IRQ_INFO;
 	}
 	std::string line(const void *data, uint64_t ts, unsigned cpu = 1, uint64_t lost = 0)
 	{
@@ -36,9 +37,11 @@ struct Lines : Output {
 TEST_F(Lines, a_function_line)
 {
 	function_entry e = call();
-	EXPECT_EQ(line(&e, 3401528000), "           <...>-1       [001] .....     3.401528: vfs_write <-ksys_write\n");
+	EXPECT_EQ(line(&e, 3401528000),
+		  "           <...>-1       [001] .....     3.401528: vfs_write <-ksys_write\n");
 	e = call(0, 0, 0);
-	EXPECT_EQ(line(&e, 0), "          <idle>-0       [001] .....     0.000000: vfs_write <-ksys_write\n");
+	EXPECT_EQ(line(&e, 0),
+		  "          <idle>-0       [001] .....     0.000000: vfs_write <-ksys_write\n");
 }
 
 TEST_F(Lines, a_function_of_a_module_has_its_name)
@@ -94,7 +97,8 @@ TEST_F(Lines, options_change_the_line)
 {
 	function_entry e = call();
 	tr->options &= ~TRACE_ITER_IRQ_INFO;
-	EXPECT_EQ(line(&e, 0), "           <...>-1       [001]      0.000000: vfs_write <-ksys_write\n");
+	EXPECT_EQ(line(&e, 0),
+		  "           <...>-1       [001]      0.000000: vfs_write <-ksys_write\n");
 	tr->options &= ~TRACE_ITER_CONTEXT_INFO;
 	EXPECT_EQ(line(&e, 0), "vfs_write <-ksys_write\n");
 	tr->options |= TRACE_ITER_SYM_OFFSET;

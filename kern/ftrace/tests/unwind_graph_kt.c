@@ -40,7 +40,8 @@ __noinline int kt_stack_spin(void *unused)
 	return 0;
 }
 
-static notrace bool names_chain(const unsigned long *entries, unsigned count, const char *const *chain)
+static notrace bool names_chain(const unsigned long *entries, unsigned count,
+				const char *const *chain)
 {
 	for (; *chain; chain++, entries++, count--) {
 		const char *name = count ? ksym_lookup(*entries - 1, NULL, NULL) : NULL;
@@ -140,7 +141,8 @@ static __noinline void walks_from_handlers(void)
 /* Two threads on one CPU: one of them is always queued. */
 static void walks_of_queued_threads(void)
 {
-	static const char *const spinning[] = {"kt_stack_spin", "thread_start", "thread_start_asm", NULL};
+	static const char *const spinning[] = {"kt_stack_spin", "thread_start", "thread_start_asm",
+					       NULL};
 	struct thread *t[2];
 	unsigned long entries[16];
 	unsigned good = 0;
@@ -152,7 +154,9 @@ static void walks_of_queued_threads(void)
 	while (READ_ONCE(begun) < 2)
 		sleep_ns(1000000);
 	for (unsigned n = 0; n < 40; n++) {
-		unsigned count = stack_trace_save_pid(t[n % 2]->pid, 0, entries, ARRAY_SIZE(entries)), i = 0;
+		unsigned count = stack_trace_save_pid(t[n % 2]->pid, 0, entries,
+						      ARRAY_SIZE(entries)),
+			 i = 0;
 
 		while (i < count && !names_chain(entries + i, count - i, spinning))
 			i++;
@@ -175,4 +179,5 @@ static int unwind_graph_command(int argc, char **argv)
 	stop_users();
 	return kt_end();
 }
-SHELL_COMMAND("test-unwind-graph", unwind_graph_command, "", "walk out of function_graph's handlers");
+SHELL_COMMAND("test-unwind-graph", unwind_graph_command, "",
+	      "walk out of function_graph's handlers");

@@ -272,7 +272,10 @@ static bool in_reach(const struct kernel *k, const struct target *t, uint64_t ad
 	return (int64_t)(t->start - address) >= -reach && (int64_t)(t->end - address) < reach;
 }
 
-/* The target of the site at @address: the tracer itself if it is in reach, else the nearest island; NULL: out of reach. */
+/*
+ * The target of the site at @address: the tracer itself if it is in reach, else the nearest island;
+ * NULL: out of reach.
+ */
 static const struct target *target_of(const struct kernel *k, uint64_t address)
 {
 	const struct target *best = NULL;
@@ -291,7 +294,10 @@ static const struct target *target_of(const struct kernel *k, uint64_t address)
 	return best;
 }
 
-/* Print a region for each run of sites that call the same stubs, and the region that ends the table. */
+/*
+ * Print a region for each run of sites that call the same stubs, and the region that ends the
+ * table.
+ */
 static void print_regions(const struct kernel *k, const struct sites *s)
 {
 	const struct target *now = k->targets;
@@ -362,7 +368,9 @@ int main(int argc, char **argv)
 	if (!sites.count && !k.mcount)
 		fail("it has no call site: was it compiled with HOOK=entry or HOOK=mcount?");
 	if (!sites.count)
-		fprintf(stderr, "recordmcount: %s: no call to _mcount was found: the table is empty\n", path);
+		fprintf(stderr,
+			"recordmcount: %s: no call to _mcount was found: the table is empty\n",
+			path);
 	if (k.etext - k.text > UINT32_MAX)
 		fail("its text is larger than a record's offset can say");
 	qsort(sites.address, sites.count, sizeof(*sites.address), by_address);

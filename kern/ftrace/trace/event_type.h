@@ -6,11 +6,11 @@
  * trace_print_event() finds the printer in that table:
  *
  *	#define FUNCTION_FIELDS(_) _(wide, unsigned long, ip) _(wide, unsigned long, parent_ip)
- *	TRACE_ENTRY(function_entry, FUNCTION_FIELDS);
- *	TRACE_EVENT(TRACE_FN, function, FUNCTION_FIELDS, NULL, .print = print_function, .print_fmt = "...");
+ *	TRACE_ENTRY(function_entry, FUNCTION_FIELDS); TRACE_EVENT(TRACE_FN, function,
+ *	FUNCTION_FIELDS, NULL, .print = print_function, .print_fmt = "...");
  *
- * The printers do not check an event's fields. So the declaration also says which events of an earlier
- * boot they may print (last_boot=): see accept below.
+ * The printers do not check an event's fields. So the declaration also says which events of an
+ * earlier boot they may print (last_boot=): see accept below.
  *
  * Kinds of fields:
  *	field      at most four bytes
@@ -79,12 +79,18 @@ TRACE_ENTRY(function_entry, FUNCTION_FIELDS);
 #define PRINT_FIELDS(_) _(wide, unsigned long, ip) _(rest, char, buf, "[]", 0)
 TRACE_ENTRY(print_entry, PRINT_FIELDS);
 
-/* Each caller is the address after an instruction: after a call, or after the interrupted instruction. */
+/*
+ * Each caller is the address after an instruction: after a call, or after the interrupted
+ * instruction.
+ */
 #define STACK_FIELDS(_)                                                                       \
 	_(field, int, size) _(hole, int, unused) _(wide_rest, unsigned long, caller, "[8]", 8)
 TRACE_ENTRY(stack_entry, STACK_FIELDS);
 
-/* args: with funcgraph-args, one for each argument register. With funcgraph-retaddr the next event type is used. */
+/*
+ * args: with funcgraph-args, one for each argument register. With funcgraph-retaddr the next event
+ * type is used.
+ */
 #define GRAPH_ENT_FIELDS(_)                                                                   \
 	_(wide, unsigned long, func) _(field, int, depth) _(wide_rest, unsigned long, args, "[]", 0)
 TRACE_ENTRY(ftrace_graph_ent_entry, GRAPH_ENT_FIELDS);
@@ -132,14 +138,19 @@ struct trace_event_type {
 	const struct trace_field *fields; /* those after the common fields, without gaps */
 	u32 size; /* of the event, without the array that takes the rest */
 	/*
-	 * @data: an event whose fields may have any values, @len >= size. Return: how many of its bytes may
-	 * be printed; 0: none. NULL: any values are printable, and all events have the same size.
+	 * @data: an event whose fields may have any values, @len >= size. Return: how many of its
+	 * bytes may be printed; 0: none. NULL: any values are printable, and all events have the
+	 * same size.
 	 */
 	u32 (*accept)(const void *data, u32 len);
-	const char *print_fmt;		  /* the format file's last line, for tools; `cat trace` does not use it */
+	/* the format file's last line, for tools; `cat trace` does not use it */
+	const char *print_fmt;
 	/* Print the text after the columns that all events have. */
 	void (*print)(const struct trace_line *l);
-	/* Or print whole lines, perhaps of the next event too. Return: the number of events, 1 or 2. NULL: use print. */
+	/*
+	 * Or print whole lines, perhaps of the next event too. Return: the number of events, 1 or
+	 * 2. NULL: use print.
+	 */
 	int (*print_lines)(const struct trace_line *l);
 };
 #define TRACE_EVENT(id, name, FIELDS, accept, ...)                                            \
@@ -159,7 +170,10 @@ struct trace_event_type {
 struct file_ops;
 extern const struct file_ops trace_format_ops; /* trace_formats.c */
 
-/* Of an event of an earlier boot: how many of its bytes can be printed, or 0. Only that boot knew the events by probes. */
+/*
+ * Of an event of an earlier boot: how many of its bytes can be printed, or 0. Only that boot knew
+ * the events by probes.
+ */
 u32 trace_accept_event(const void *data, u32 len);
 
 #endif

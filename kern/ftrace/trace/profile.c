@@ -20,7 +20,8 @@ struct profile {
 	u64 hits, time, squared, squared_high; /* time in ns; the squares' sum in ns^2, 128 bits */
 };
 static struct profile *profiles[NR_CPUS]; /* indexed by record number; allocated when enabled */
-static u32 profiled;			  /* records that have an entry; profile_forget_modules() reduces it */
+/* records that have an entry; profile_forget_modules() reduces it */
+static u32 profiled;
 static bool profile_enabled; /* under trace_lock */
 
 /* ---- The handlers ---- */
@@ -52,7 +53,10 @@ static inline u64 add(u64 *to, u64 n)
 	return __atomic_add_fetch(to, n, __ATOMIC_RELAXED);
 }
 
-/* A module is removed, so the numbers of other modules' records change: no module is profiled until the next start. */
+/*
+ * A module is removed, so the numbers of other modules' records change: no module is profiled until
+ * the next start.
+ */
 void profile_forget_modules(void)
 {
 	WRITE_ONCE(profiled, MIN(profiled, ftrace_count(&ftrace_kernel_table)));
@@ -109,11 +113,15 @@ static void profile_gone(struct ftrace_graph_ent *trace, struct fgraph_ops *gops
 	add(fgraph_get_task_var(gops), call->before);
 }
 
-static struct fgraph_ops profiler = {profile_entry, profile_return, &global_ops.filter, .gonefunc = profile_gone, .idx = -1};
+static struct fgraph_ops profiler = {profile_entry, profile_return, &global_ops.filter,
+				     .gonefunc = profile_gone, .idx = -1};
 
 /* ---- function_profile_enabled ---- */
 
-/* Allocate an entry for each record and CPU. Return: 0; without memory, the bytes that each CPU needs. ftrace_lock held. */
+/*
+ * Allocate an entry for each record and CPU. Return: 0; without memory, the bytes that each CPU
+ * needs. ftrace_lock held.
+ */
 static size_t make_profiles(void)
 {
 	u32 count = ftrace_total();
@@ -141,7 +149,9 @@ static int profile_start(struct file *f)
 	if (missing)
 		return tracefs_refuse(f, -ENOMEM, "no memory for %zu bytes for each CPU", missing);
 	err = register_ftrace_graph(&profiler);
-	return err ? tracefs_refuse(f, err, "function_graph cannot take another user: %s", strerror(-err)) : 0;
+	return err ? tracefs_refuse(f, err, "function_graph cannot take another user: %s",
+				    strerror(-err))
+		   : 0;
 }
 
 static u64 enabled_get(const struct file *f)
@@ -159,11 +169,14 @@ static int enabled_set(struct file *f, u64 on)
 		profile_enabled = on;
 	return err;
 }
-TRACEFS_U64(function_profile_enabled, "function_profile_enabled", TRACEFS_TOP, enabled_get, enabled_set);
+TRACEFS_U64(function_profile_enabled, "function_profile_enabled", TRACEFS_TOP, enabled_get,
+	    enabled_set);
 
 /* ---- trace_stat/function<cpu> ---- */
 
-/* The content of an open file: the functions that were called on this CPU, the longest time first. */
+/*
+ * The content of an open file: the functions that were called on this CPU, the longest time first.
+ */
 struct row {
 	const char *name; /* it stays valid when its module is removed */
 	struct profile p; /* no hits: the end */
@@ -201,7 +214,10 @@ static unsigned __int128 divide(unsigned __int128 a, u64 by)
 	return a;
 }
 
-/* s^2 = (sum of squares - (sum)^2 / n) / (n - 1), rounded down once; in us^2, printed in the format of a time in ns. */
+/*
+ * s^2 = (sum of squares - (sum)^2 / n) / (n - 1), rounded down once; in us^2, printed in the format
+ * of a time in ns.
+ */
 static u64 variance(const struct profile *p)
 {
 	unsigned __int128 squares = (unsigned __int128)p->squared_high << 64 | p->squared;
@@ -218,8 +234,10 @@ static int stat_show(struct seq *s, u64 item)
 	const struct row *row = (const struct row *)s->arg + item;
 
 	if (!item)
-		seq_printf(s, "  Function                               Hit    Time            Avg             s^2\n"
-			      "  --------                               ---    ----            ---             ---\n");
+		seq_printf(s, "  Function                               Hit    Time            Avg "
+			      "            s^2\n"
+			      "  --------                               ---    ----            --- "
+			      "            ---\n");
 	if (!row->p.hits)
 		return 1;
 	seq_printf(s, "  %-30.30s  %10lu    ", row->name,

@@ -57,8 +57,9 @@ static void stop_recording(struct trace_array *tr)
 }
 
 /*
- * A callback that read the buffer's old fields before it saw RB_STOPPED must return before RB_STOPPED is cleared.
- * With events of the boot before, recording stays stopped: the times of this boot are earlier.
+ * A callback that read the buffer's old fields before it saw RB_STOPPED must return before
+ * RB_STOPPED is cleared. With events of the boot before, recording stays stopped: the times of this
+ * boot are earlier.
  */
 static void go_on(struct trace_array *tr)
 {
@@ -116,7 +117,9 @@ int tracing_resize(struct trace_array *tr, unsigned long bytes)
 	return err;
 }
 
-/* Give the buffers their real size; without enough memory half of it, or half of that, and so on. */
+/*
+ * Give the buffers their real size; without enough memory half of it, or half of that, and so on.
+ */
 static void expand(struct trace_array *tr)
 {
 	unsigned long size = TRACE_BUFFER_SIZE;
@@ -201,7 +204,8 @@ static void fill_entry(struct trace_entry *ent, u16 type, unsigned long irq)
 }
 
 /* Interrupts are masked; w->irq is their earlier state, w->cpu is this CPU. */
-static void *__noinline reserve_entry(struct trace_array *tr, u16 type, size_t size, struct trace_write *w)
+static void *__noinline reserve_entry(struct trace_array *tr, u16 type, size_t size,
+				      struct trace_write *w)
 {
 	struct trace_entry *ent;
 	u64 (*read)(void);

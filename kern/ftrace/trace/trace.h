@@ -42,7 +42,9 @@
 	option(CONTEXT_INFO, "context-info")                                                  \
 	option(OVERWRITE, "overwrite")                                                        \
 	option(IRQ_INFO, "irq-info")
-/* Options of one tracer (function, function_graph); they exist only while it is the current tracer. */
+/*
+ * Options of one tracer (function, function_graph); they exist only while it is the current tracer.
+ */
 #define TRACE_FUNCTION_OPTIONS(option) option(FUNC_STACK, "func_stack_trace")
 #define TRACE_GRAPH_OPTIONS(option)                                                           \
 	option(GRAPH_OVERRUN, "funcgraph-overrun")                                            \
@@ -71,7 +73,10 @@ enum {
 #define OPTION_OR(id, name) TRACE_ITER_##id |
 	TRACE_ITER_GENERAL = TRACE_OPTIONS(OPTION_OR) 0,
 	TRACE_ITER_GRAPH = TRACE_GRAPH_OPTIONS(OPTION_OR) 0,
-	/* Of instances/last_boot: no names of threads and of modules' functions are printed, because this boot's are different. */
+	/*
+	 * Of instances/last_boot: no names of threads and of modules' functions are printed,
+	 * because this boot's are different.
+	 */
 	TRACE_ITER_LAST_BOOT = 1 << 30,
 	/* The options that are on after boot. */
 	TRACE_ITER_DEFAULT = TRACE_ITER_PRINT_PARENT | TRACE_ITER_ANNOTATE |
@@ -113,7 +118,8 @@ struct trace_array {
 	u32 options;           /* TRACE_ITER_* */
 	unsigned pipe_readers; /* a bit for each CPU whose events an open trace_pipe consumes */
 	bool expanded;         /* no longer the small buffers of the boot */
-	u32 *kept_clock;       /* where the next boot finds the clock's number (ring_region.h); or NULL */
+	/* where the next boot finds the clock's number (ring_region.h); or NULL */
+	u32 *kept_clock;
 	struct node *dir;         /* of an instance; NULL: TRACEFS */
 	struct trace_array *next; /* probe_events/: the next instance */
 };
@@ -132,7 +138,8 @@ struct trace_printer {
 		s32 last_pid;
 		s32 depth;	/* of the innermost open call: where comments belong */
 		s32 irq_depth;	/* inside an interrupt that is not shown: its depth + 1 */
-		u32 open[TRACE_PRINT_DEPTH]; /* the function (lowest bits) that is open at each depth */
+		/* the function (lowest bits) that is open at each depth */
+		u32 open[TRACE_PRINT_DEPTH];
 	} cpu[NR_CPUS];
 };
 
@@ -141,7 +148,8 @@ struct trace_line {
 	struct seq *s;
 	struct trace_printer_cpu *state;
 	const struct trace_entry *ent; /* ev->data */
-	const struct rb_event *ev, *next; /* next: the event after ev in the same CPU's buffer, or NULL */
+	/* next: the event after ev in the same CPU's buffer, or NULL */
+	const struct rb_event *ev, *next;
 	u32 options;
 	unsigned cpu;
 };
@@ -150,16 +158,23 @@ struct tracer {
 	const char *name;
 	int (*init)(struct trace_array *tr);   /* start; 0 or -errno */
 	void (*reset)(struct trace_array *tr); /* stop; no callback of the tracer runs afterwards */
-	/* Print an event of a type that is not this tracer's. False, or NULL: print it in the common form. */
+	/*
+	 * Print an event of a type that is not this tracer's. False, or NULL: print it in the
+	 * common form.
+	 */
 	bool (*print_other)(const struct trace_line *l);
 	void (*print_header)(struct seq *s, struct trace_array *tr); /* NULL: the common columns */
 	u32 options; /* TRACE_ITER_* that exist only while it is the current tracer */
-	void (*options_changed)(struct trace_array *tr); /* called after any option has changed; or NULL */
+	/* called after any option has changed; or NULL */
+	void (*options_changed)(struct trace_array *tr);
 };
 #define TRACER(t) TABLE_ENTRY(const struct tracer *const, tracer, t##_tracer_entry) = &t
 extern const struct tracer nop_tracer; /* no tracer; not in the table, because it is listed last */
 
-/* The function tracer's callback: write a function event to the buffers of the trace array @op->private. */
+/*
+ * The function tracer's callback: write a function event to the buffers of the trace array
+ * @op->private.
+ */
 void function_trace_call(unsigned long ip, unsigned long parent_ip, struct ftrace_ops *op,
 			 struct ftrace_regs *regs);
 /* Its long path: the rare cases, and the stack trace after the event (func_stack_trace). */
@@ -202,7 +217,8 @@ int tracing_resize(struct trace_array *tr, unsigned long bytes);
 void tracing_reset(struct trace_array *tr, int cpu);
 
 /* Any context. */
-void tracing_slow(struct trace_array *tr, u64 reasons, bool on); /* set or clear RB_* on every CPU: RB_OFF is tracing_on 0 */
+/* set or clear RB_* on every CPU: RB_OFF is tracing_on 0 */
+void tracing_slow(struct trace_array *tr, u64 reasons, bool on);
 static inline bool tracing_is_on(const struct trace_array *tr)
 {
 	return !(__atomic_load_n(&tr->cpu[0].slow, __ATOMIC_ACQUIRE) & RB_OFF);
@@ -232,7 +248,10 @@ struct instance_hook {
 
 bool trace_graph_print_other(const struct trace_line *l);
 void trace_graph_print_header(struct seq *s, struct trace_array *tr);
-/* Print microseconds and " us " in twelve columns, with as many decimals as fit; a longer number takes more columns. */
+/*
+ * Print microseconds and " us " in twelve columns, with as many decimals as fit; a longer number
+ * takes more columns.
+ */
 void trace_print_duration(struct seq *s, u64 ns);
 
 /* ---- trace_args.c ---- */
@@ -244,18 +263,28 @@ void trace_print_args(struct seq *s, unsigned long func, const u32 (*args)[2]);
 
 /* ---- trace_output.c ---- */
 
-/* The name printed for @pid: "<idle>", the name of its thread or of the last thread with that pid, or "<...>". */
+/*
+ * The name printed for @pid: "<idle>", the name of its thread or of the last thread with that pid,
+ * or "<...>".
+ */
 void trace_find_comm(u32 options, int pid, char comm[16]);
 void trace_print_header(struct seq *s, struct trace_array *tr);
-/* What the five flags mean, in lines with @width columns before the flags; @last ends the last line. */
+/*
+ * What the five flags mean, in lines with @width columns before the flags; @last ends the last
+ * line.
+ */
 void trace_print_legend(struct seq *s, int width, const char *last);
 /* Prints the text of an event whose type is not in the table. False: it is not this hook's type. */
 struct print_hook {
 	bool (*fn)(const struct trace_line *l);
 };
 #define PRINT_HOOK(f) TABLE_ENTRY(const struct print_hook, print_hook, f##_hook) = {f}
-void trace_print_text(const struct trace_line *l); /* the text of an event of any type that has a .print, or that the type is not known */
-/* Print @ev, or @ev and @next together, as whole lines. Return: the number of events printed, 1 or 2. */
+/* the text of an event of any type that has a .print, or that the type is not known */
+void trace_print_text(const struct trace_line *l);
+/*
+ * Print @ev, or @ev and @next together, as whole lines. Return: the number of events printed, 1 or
+ * 2.
+ */
 int trace_print_event(struct seq *s, struct trace_printer *p, unsigned cpu,
 		      const struct rb_event *ev, const struct rb_event *next);
 /*

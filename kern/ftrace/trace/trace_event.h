@@ -23,7 +23,8 @@
 #define ONE_REGISTER(v) __asm__("" : "+r"(v))
 
 /* The end of the page's data with an event of @words: the commit value to store. */
-static inline __attribute__((always_inline)) u64 event_end(const struct rb_page *page, unsigned words)
+static inline __attribute__((always_inline)) u64 event_end(const struct rb_page *page,
+							   unsigned words)
 {
 	u64 end = page->commit + 4 + 4 * words;
 
@@ -39,7 +40,9 @@ static inline __attribute__((always_inline)) bool event_fits(u64 delta, u64 end)
 	return likely(!(delta >> RB_DELTA_BITS)) && likely(!PAST_PAGE(end));
 }
 
-/* Write the event's header and its struct trace_entry. Return: the place of the fields that follow. */
+/*
+ * Write the event's header and its struct trace_entry. Return: the place of the fields that follow.
+ */
 static inline __attribute__((always_inline)) void *
 event_start(struct ring_buffer_cpu *rb, struct rb_page *page, u64 end, u64 now, u64 delta,
 	    u16 type, unsigned words, unsigned long flags)

@@ -31,8 +31,8 @@ static void print_fields(struct seq *s, const char *prefix, const struct trace_f
 {
 	for (; f->type; offset += f++->size)
 		if (f->name)
-			seq_printf(s, "\tfield:%s %s%s;\toffset:%u;\tsize:%u;\tsigned:%d;\n", f->type,
-				   prefix, f->name, offset, f->size, f->is_signed);
+			seq_printf(s, "\tfield:%s %s%s;\toffset:%u;\tsize:%u;\tsigned:%d;\n",
+				   f->type, prefix, f->name, offset, f->size, f->is_signed);
 }
 
 static int format_show(struct seq *s, u64 item)

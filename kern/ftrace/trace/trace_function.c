@@ -24,7 +24,9 @@ void function_trace_call(unsigned long ip, unsigned long parent_ip, struct ftrac
 			return;
 		return function_trace_slow(op, ip, parent_ip, regs);
 	}
-	/* In a thread with a shadow stack @parent_ip may be return_to_handler, after a tail call. */
+	/*
+	 * In a thread with a shadow stack @parent_ip may be return_to_handler, after a tail call.
+	 */
 	if (unlikely(current->ftrace))
 		return function_trace_slow(op, ip, parent_ip, regs);
 	flags = irq_save();
@@ -45,7 +47,8 @@ void function_trace_call(unsigned long ip, unsigned long parent_ip, struct ftrac
 	return;
 slow:
 	irq_restore(flags);
-	return function_trace_slow(op, ip, parent_ip, NULL); /* no shadow stack: @parent_ip is the real parent */
+	/* no shadow stack: @parent_ip is the real parent */
+	return function_trace_slow(op, ip, parent_ip, NULL);
 }
 
 /* The short path has no func_stack_trace: RB_ASK sends every call to the long path. */

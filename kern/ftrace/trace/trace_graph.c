@@ -31,7 +31,10 @@ enum {
 
 /* ---- Events, the long path: another clock, a new page, a time extend. ---- */
 
-/* @args: the argument registers with funcgraph-args, else NULL. As in Linux 6.15, ignored with @retaddr. */
+/*
+ * @args: the argument registers with funcgraph-args, else NULL. As in Linux 6.15, ignored with
+ * @retaddr.
+ */
 static bool __noinline entry_slow(struct trace_array *tr, const struct ftrace_graph_ent *trace,
 				  unsigned long retaddr, const unsigned long *args)
 {
@@ -40,7 +43,9 @@ static bool __noinline entry_slow(struct trace_array *tr, const struct ftrace_gr
 	struct ftrace_graph_ent_entry *e;
 	struct trace_write w;
 
-	e = trace_reserve(tr, type, retaddr ? sizeof(struct fgraph_retaddr_ent_entry) : sizeof(*e) + count * 8, &w);
+	e = trace_reserve(
+		tr, type,
+		retaddr ? sizeof(struct fgraph_retaddr_ent_entry) : sizeof(*e) + count * 8, &w);
 	if (e) {
 		graph_fill_entry(e, trace->func, trace->depth);
 		if (retaddr)
@@ -58,8 +63,8 @@ static void __noinline return_slow(struct trace_array *tr, const struct ftrace_g
 	struct ftrace_graph_ret_entry *e = trace_reserve(tr, TRACE_GRAPH_RET, sizeof(*e), &w);
 
 	if (e)
-		graph_fill_return(e, ret->func, ret->retval, ret->depth, ret->overrun, ret->calltime,
-				  ret->rettime);
+		graph_fill_return(e, ret->func, ret->retval, ret->depth, ret->overrun,
+				  ret->calltime, ret->rettime);
 	trace_end(&w, e);
 }
 
@@ -93,11 +98,12 @@ enum selection {
 	CALL_OUTSIDE,
 	CALL_TRACED,
 	CALL_HIDDEN, /* no event, but the return handler must run */
-	CALL_FIRST,  /* the matching call of set_graph_function: traced, and the return handler must run */
+	/* the matching call of set_graph_function: traced, and the return handler must run */
+	CALL_FIRST,
 };
 
-static enum selection select_call(const struct trace_array *tr, const struct ftrace_graph_ent *trace,
-				  unsigned long *var)
+static enum selection select_call(const struct trace_array *tr,
+				  const struct ftrace_graph_ent *trace, unsigned long *var)
 {
 	const struct ftrace_hash *wanted = READ_ONCE(tr->graph_lists.filter_hash);
 	unsigned long mark = trace->depth + 1;
@@ -165,14 +171,21 @@ static int __noinline checked_entry(struct trace_graph *g, const struct ftrace_g
 	unsigned long *var = fgraph_get_task_var(&g->user);
 	enum selection selection = CALL_TRACED;
 
-	smp_rmb(); /* `checks` is read before the return handler reads RB_ASK: update_checks() sets them in the other order */
+	/*
+	 * `checks` is read before the return handler reads RB_ASK: update_checks() sets them in the
+	 * other order
+	 */
+	smp_rmb();
 	if (limit && (u32)trace->depth >= limit)
 		return 0;
 	if (checks & GRAPH_LISTS)
 		selection = select_call(tr, trace, var);
 	if (selection == CALL_OUTSIDE || selection == CALL_HIDDEN)
 		return selection == CALL_HIDDEN;
-	/* A function that set_graph_function names is traced in interrupts even without funcgraph-irqs. */
+	/*
+	 * A function that set_graph_function names is traced in interrupts even without
+	 * funcgraph-irqs.
+	 */
 	if (checks & GRAPH_NO_IRQS && in_interrupt() && !(*var & MARK_IN_IRQ))
 		return 0;
 	if (checks & GRAPH_NO_SLEEP)
@@ -195,7 +208,8 @@ static int trace_graph_entry(struct ftrace_graph_ent *trace, struct fgraph_ops *
 		return checked_entry(container_of(gops, struct trace_graph, user), trace, regs);
 	}
 	flags = irq_save();
-	if (unlikely(!graph_event_open(&ev, rb, flags, trace->calltime, TRACE_GRAPH_ENT, GRAPH_ENT_WORDS))) {
+	if (unlikely(!graph_event_open(&ev, rb, flags, trace->calltime, TRACE_GRAPH_ENT,
+				       GRAPH_ENT_WORDS))) {
 		irq_restore(flags);
 		return entry_slow(gops->private, trace, 0, NULL);
 	}
@@ -227,7 +241,8 @@ static void trace_graph_return(struct ftrace_graph_ret *trace, struct fgraph_ops
 	if (unlikely(rb->slow))
 		return checked_return(container_of(gops, struct trace_graph, user), trace);
 	flags = irq_save();
-	if (unlikely(!graph_event_open(&ev, rb, flags, trace->rettime, TRACE_GRAPH_RET, GRAPH_RET_WORDS))) {
+	if (unlikely(!graph_event_open(&ev, rb, flags, trace->rettime, TRACE_GRAPH_RET,
+				       GRAPH_RET_WORDS))) {
 		irq_restore(flags);
 		return return_slow(gops->private, trace);
 	}
@@ -357,8 +372,10 @@ static struct ftrace_filter *lists_of(const struct file *f)
 {
 	return &trace_array_of(f)->graph_lists;
 }
-TRACEFS_FILTER(set_graph_function, "set_graph_function", TRACEFS_INSTANCE, lists_of, false, .strict = true);
-TRACEFS_FILTER(set_graph_notrace, "set_graph_notrace", TRACEFS_INSTANCE, lists_of, true, .strict = true);
+TRACEFS_FILTER(set_graph_function, "set_graph_function", TRACEFS_INSTANCE, lists_of, false,
+	       .strict = true);
+TRACEFS_FILTER(set_graph_notrace, "set_graph_notrace", TRACEFS_INSTANCE, lists_of, true,
+	       .strict = true);
 
 static u64 max_depth_get(const struct file *f)
 {

@@ -14,7 +14,8 @@
  * shadow_push_into() and shadow_pop() without the two calls, which cost 21 (riscv64) or 18
  * (arm64) instructions. shadow_frame.c is handed in, so nothing else is compiled from it.
  */
-static inline void push(struct shadow_stack *s, unsigned long ip, const struct ftrace_regs *regs, u64 now, u64 users)
+static inline void push(struct shadow_stack *s, unsigned long ip, const struct ftrace_regs *regs,
+			u64 now, u64 users)
 {
 	struct shadow_frame *f = (struct shadow_frame *)s->free, *below = s->top;
 	unsigned long link = regs->link, sp = regs->sp, fp = regs->fp;
@@ -42,8 +43,8 @@ static inline void pop(struct shadow_stack *s, struct shadow_frame *f)
 	shadow_store(s->free, (unsigned long *)f);
 }
 
-static void trace_graph_direct_entry(unsigned long ip, unsigned long parent_ip, struct ftrace_ops *op,
-			      struct ftrace_regs *regs)
+static void trace_graph_direct_entry(unsigned long ip, unsigned long parent_ip,
+				     struct ftrace_ops *op, struct ftrace_regs *regs)
 {
 	struct cpu *c = this_cpu();
 	struct ring_buffer_cpu *rb = graph_buffer(op->private, c);
@@ -95,7 +96,8 @@ static void trace_graph_direct_return(struct ftrace_regs *regs, struct shadow_st
 		irq_restore(flags);
 		return ftrace_graph_return(regs);
 	}
-	graph_fill_return(ev.entry, f->func, regs->arg[0], s->depth - 1, s->overrun, f->calltime, now);
+	graph_fill_return(ev.entry, f->func, regs->arg[0], s->depth - 1, s->overrun, f->calltime,
+			  now);
 	event_commit(ev.page, ev.end);
 	irq_restore(flags);
 	regs->link = f->ret;
@@ -103,4 +105,5 @@ static void trace_graph_direct_return(struct ftrace_regs *regs, struct shadow_st
 	pop(s, f);
 }
 
-const struct fgraph_direct trace_graph_direct = {trace_graph_direct_entry, trace_graph_direct_return};
+const struct fgraph_direct trace_graph_direct = {trace_graph_direct_entry,
+						 trace_graph_direct_return};

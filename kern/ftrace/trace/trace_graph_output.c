@@ -157,7 +157,10 @@ static void print_arrow(const struct trace_line *l, unsigned long func, const ch
 
 /* ---- Calls and returns ---- */
 
-/* With funcgraph-irqs off, interrupts that were recorded before it was switched off are hidden, too. */
+/*
+ * With funcgraph-irqs off, interrupts that were recorded before it was switched off are hidden,
+ * too.
+ */
 static bool is_hidden_entry(const struct trace_line *l, const struct ftrace_graph_ent_entry *e)
 {
 	if (has(l, TRACE_ITER_GRAPH_IRQS))
@@ -178,7 +181,10 @@ static bool is_hidden_return(const struct trace_line *l, const struct ftrace_gra
 	return true;
 }
 
-/* Store the open function at @depth; 0: none. From depth TRACE_PRINT_DEPTH on every return counts as matching. */
+/*
+ * Store the open function at @depth; 0: none. From depth TRACE_PRINT_DEPTH on every return counts
+ * as matching.
+ */
 static void set_open(const struct trace_line *l, s32 depth, u32 func)
 {
 	if (depth >= 0 && depth < TRACE_PRINT_DEPTH)
@@ -313,7 +319,8 @@ static u32 accept_entry(const void *data, u32 len)
 		return sizeof(*e);
 	return len == sizeof(*e) || len == sizeof(*e) + 8 * trace_args_count(func) ? len : 0;
 }
-TRACE_EVENT(TRACE_GRAPH_ENT, funcgraph_entry, GRAPH_ENT_FIELDS, accept_entry, .print_lines = print_entry,
+TRACE_EVENT(TRACE_GRAPH_ENT, funcgraph_entry, GRAPH_ENT_FIELDS, accept_entry,
+	    .print_lines = print_entry,
 	    .print_fmt = "\"--> %ps (%d)\", (void *)REC->func, REC->depth");
 
 static u32 accept_retaddr_entry(const void *data, u32 len)
@@ -322,8 +329,10 @@ static u32 accept_retaddr_entry(const void *data, u32 len)
 
 	return len == sizeof(*e) && is_depth(e->depth) ? len : 0;
 }
-TRACE_EVENT(TRACE_GRAPH_RETADDR_ENT, fgraph_retaddr_entry, GRAPH_RETADDR_ENT_FIELDS, accept_retaddr_entry, .print_lines = print_entry,
-	    .print_fmt = "\"--> %ps (%d) <- %ps\", (void *)REC->func, REC->depth, (void *)REC->retaddr");
+TRACE_EVENT(TRACE_GRAPH_RETADDR_ENT, fgraph_retaddr_entry, GRAPH_RETADDR_ENT_FIELDS,
+	    accept_retaddr_entry, .print_lines = print_entry,
+	    .print_fmt =
+		    "\"--> %ps (%d) <- %ps\", (void *)REC->func, REC->depth, (void *)REC->retaddr");
 
 static int print_return(const struct trace_line *l)
 {
@@ -360,13 +369,15 @@ static u32 accept_return(const void *data, u32 len)
 
 	return len == sizeof(*e) && is_depth(e->depth) ? len : 0;
 }
-TRACE_EVENT(TRACE_GRAPH_RET, funcgraph_exit, GRAPH_RET_FIELDS, accept_return, .print_lines = print_return,
-	    .print_fmt = "\"<-- %ps (%d) (start: %llx  end: %llx) over: %u retval: %lx\", (void *)REC->func, "
+TRACE_EVENT(TRACE_GRAPH_RET, funcgraph_exit, GRAPH_RET_FIELDS, accept_return,
+	    .print_lines = print_return,
+	    .print_fmt = "\"<-- %ps (%d) (start: %llx  end: %llx) over: %u retval: %lx\", (void "
+			 "*)REC->func, "
 			 "REC->depth, REC->calltime, REC->rettime, REC->overrun, REC->retval");
 
 /*
- * A comment: any event but a function's or a stack's. As on Linux, it is indented one deeper than the call around it,
- * but not inside a call of depth 0.
+ * A comment: any event but a function's or a stack's. As on Linux, it is indented one deeper than
+ * the call around it, but not inside a call of depth 0.
  */
 bool trace_graph_print_other(const struct trace_line *l)
 {
@@ -409,7 +420,10 @@ void trace_graph_print_header(struct seq *s, struct trace_array *tr)
 
 	for (unsigned i = 0; i < ARRAY_SIZE(columns); i++)
 		width += tr->options & columns[i].option ? columns[i].width : 0;
-	/* Linux explains only four of the five flags, so the columns after them are moved by one. Its lines about a latency are left out. */
+	/*
+	 * Linux explains only four of the five flags, so the columns after them are moved by one.
+	 * Its lines about a latency are left out.
+	 */
 	if (tr->options & TRACE_ITER_LATENCY_FMT)
 		trace_print_legend(s, width, "");
 	seq_printf(s, "#");

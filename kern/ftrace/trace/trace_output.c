@@ -18,7 +18,10 @@ static void save_comm(const struct thread *t)
 		strlcpy(saved_comms[t->pid], t->comm, sizeof(t->comm));
 }
 
-/* The name is saved when the thread is created, and again when it dies, because it may have changed. */
+/*
+ * The name is saved when the thread is created, and again when it dies, because it may have
+ * changed.
+ */
 static void comm_hook(enum thread_event event, struct thread *prev, struct thread *next)
 {
 	if (event == THREAD_BORN)
@@ -56,12 +59,14 @@ static void print_counts(struct seq *s, struct trace_array *tr)
 
 void trace_print_legend(struct seq *s, int width, const char *last)
 {
-	static const char *const lines[] = {"  _-----=> irqs-off/BH-disabled", " / _----=> need-resched",
-					    "| / _---=> hardirq/softirq", "|| / _--=> preempt-depth",
-					    "||| / _-=> migrate-disable", "|||| /"};
+	static const char *const lines[] = {
+		"  _-----=> irqs-off/BH-disabled", " / _----=> need-resched",
+		"| / _---=> hardirq/softirq",	   "|| / _--=> preempt-depth",
+		"||| / _-=> migrate-disable",	   "|||| /"};
 
 	for (unsigned i = 0; i < ARRAY_SIZE(lines); i++)
-		seq_printf(s, "#%*s%s%s\n", width, "", lines[i], i + 1 < ARRAY_SIZE(lines) ? "" : last);
+		seq_printf(s, "#%*s%s%s\n", width, "", lines[i],
+			   i + 1 < ARRAY_SIZE(lines) ? "" : last);
 }
 
 static const char columns_with_flags[] =
@@ -171,7 +176,10 @@ static u32 accept_print(const void *data, u32 len)
 TRACE_EVENT(TRACE_PRINT, print, PRINT_FIELDS, accept_print, .print = print_print,
 	    .print_fmt = "\"%ps: %s\", (void *)REC->ip, REC->buf");
 
-/* Print @addr as a return address: it belongs to the call before it, even if that call ends its function. */
+/*
+ * Print @addr as a return address: it belongs to the call before it, even if that call ends its
+ * function.
+ */
 static void print_caller(struct seq *s, u32 options, unsigned long addr)
 {
 	if (options & TRACE_ITER_LAST_BOOT && ksym_module(addr))
@@ -199,11 +207,13 @@ static u32 accept_stack(const void *data, u32 len)
 
 	return room % 8 == 0 && e->size == (int)room / 8 ? len : 0;
 }
-TRACE_EVENT(TRACE_STACK, kernel_stack, STACK_FIELDS, accept_stack, .print = print_stack,
-	    .print_fmt = "\"\\t=> %ps\\n\\t=> %ps\\n\\t=> %ps\\n\" \"\\t=> %ps\\n\\t=> %ps\\n\\t=> %ps\\n\" "
-			 "\"\\t=> %ps\\n\\t=> %ps\\n\", (void *)REC->caller[0], (void *)REC->caller[1], "
-			 "(void *)REC->caller[2], (void *)REC->caller[3], (void *)REC->caller[4], "
-			 "(void *)REC->caller[5], (void *)REC->caller[6], (void *)REC->caller[7]");
+TRACE_EVENT(
+	TRACE_STACK, kernel_stack, STACK_FIELDS, accept_stack, .print = print_stack,
+	.print_fmt =
+		"\"\\t=> %ps\\n\\t=> %ps\\n\\t=> %ps\\n\" \"\\t=> %ps\\n\\t=> %ps\\n\\t=> %ps\\n\" "
+		"\"\\t=> %ps\\n\\t=> %ps\\n\", (void *)REC->caller[0], (void *)REC->caller[1], "
+		"(void *)REC->caller[2], (void *)REC->caller[3], (void *)REC->caller[4], "
+		"(void *)REC->caller[5], (void *)REC->caller[6], (void *)REC->caller[7]");
 
 static const struct trace_event_type *find_type(unsigned id)
 {

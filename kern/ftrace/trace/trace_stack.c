@@ -28,12 +28,14 @@ static struct spinlock stack_lock; /* interrupts masked */
 static bool enabled;		   /* under trace_lock */
 
 /* The first entry is the traced function, which has no frame on the stack yet. */
-static __noinline void record_stack(unsigned long ip, unsigned long parent_ip, const struct ftrace_regs *regs)
+static __noinline void record_stack(unsigned long ip, unsigned long parent_ip,
+				    const struct ftrace_regs *regs)
 {
 	struct unwind u;
 	unsigned n;
 
-	unwind_start_at(&u, current, unwind_true_caller(current, parent_ip, regs->fp), regs->fp, regs->sp);
+	unwind_start_at(&u, current, unwind_true_caller(current, parent_ip, regs->fp), regs->fp,
+			regs->sp);
 	deepest.places[0] = (struct place){ip + 4, u.high - regs->sp};
 	for (n = 1; n < STACK_ENTRIES && (n == 1 || unwind_next(&u)); n++)
 		deepest.places[n] = (struct place){unwind_entry(&u), u.high - u.sp};
@@ -41,7 +43,10 @@ static __noinline void record_stack(unsigned long ip, unsigned long parent_ip, c
 	deepest.max_size = deepest.places[0].depth;
 }
 
-/* Calls in exception context are ignored: the walk itself may cause an exception, which ends in a panic. */
+/*
+ * Calls in exception context are ignored: the walk itself may cause an exception, which ends in a
+ * panic.
+ */
 static void stack_trace_call(unsigned long ip, unsigned long parent_ip, struct ftrace_ops *op,
 			     struct ftrace_regs *regs)
 {
@@ -75,7 +80,8 @@ static int enabled_set(struct file *unused, u64 on)
 	int err = 0;
 
 	if (!!on != enabled)
-		err = on ? register_ftrace_function(&stack_ops) : unregister_ftrace_function(&stack_ops);
+		err = on ? register_ftrace_function(&stack_ops)
+			 : unregister_ftrace_function(&stack_ops);
 	if (!err)
 		enabled = on;
 	return err;
@@ -97,7 +103,8 @@ PARAM("stacktrace", param_stacktrace);
 
 static int param_stacktrace_filter(const char *value)
 {
-	return ftrace_set_filter(&stack_ops, value, strlen(value), true, false) ?: enabled_set(NULL, true);
+	return ftrace_set_filter(&stack_ops, value, strlen(value), true, false)
+		       ?: enabled_set(NULL, true);
 }
 PARAM("stacktrace_filter", param_stacktrace_filter);
 
@@ -120,7 +127,10 @@ static int max_size_set(struct file *f, u64 size)
 }
 TRACEFS_U64(stack_max_size, "stack_max_size", TRACEFS_TOP, max_size_get, max_size_set);
 
-/* Copy all entries under one lock. No memcpy(): if it is traced, its callback would wait for that lock. */
+/*
+ * Copy all entries under one lock. No memcpy(): if it is traced, its callback would wait for that
+ * lock.
+ */
 static unsigned copy_deepest(struct place *places)
 {
 	unsigned long flags = spin_lock_irqsave(&stack_lock);
@@ -144,10 +154,12 @@ static int stack_trace_show(struct seq *s, u64 item)
 		      "        -----    ----   --------\n", count);
 	for (unsigned i = 0; i < count; i++)
 		seq_printf(s, "%3u) %8lu   %5lu   %pB\n", i, places[i].depth,
-			   places[i].depth - (i + 1 < count ? places[i + 1].depth : 0), (void *)places[i].caller);
+			   places[i].depth - (i + 1 < count ? places[i + 1].depth : 0),
+			   (void *)places[i].caller);
 	kfree(places);
 	if (!enabled && !count)
-		seq_printf(s, "#\n# The stack tracer is off. To switch it on, boot with `stacktrace`, or\n"
+		seq_printf(s, "#\n# The stack tracer is off. To switch it on, boot with "
+			      "`stacktrace`, or\n"
 			      "#   echo 1 > /proc/sys/kernel/stack_tracer_enabled\n#\n");
 	return 1;
 }

@@ -34,7 +34,8 @@ int tracefs_populate(struct node *dir, bool instance)
 	return 0;
 }
 
-ssize_t tracefs_set_word(struct file *f, const char *buf, size_t n, int (*set)(struct file *f, const char *word))
+ssize_t tracefs_set_word(struct file *f, const char *buf, size_t n,
+			 int (*set)(struct file *f, const char *word))
 {
 	ssize_t written = n;
 	char word[100];
@@ -53,7 +54,8 @@ ssize_t tracefs_set_word(struct file *f, const char *buf, size_t n, int (*set)(s
 	return err ?: written;
 }
 
-ssize_t tracefs_set_number(struct file *f, const char *buf, size_t n, int (*set)(struct file *f, u64 value))
+ssize_t tracefs_set_number(struct file *f, const char *buf, size_t n,
+			   int (*set)(struct file *f, u64 value))
 {
 	char text[128];
 	int err = -EINVAL;
@@ -65,7 +67,8 @@ ssize_t tracefs_set_number(struct file *f, const char *buf, size_t n, int (*set)
 		err = kstrtou64(text, 10, &value);
 	}
 	if (err)
-		return tracefs_refuse(f, err, err == -ERANGE ? "too large a number" : "not a number");
+		return tracefs_refuse(f, err,
+				      err == -ERANGE ? "too large a number" : "not a number");
 	mutex_lock(&trace_lock);
 	err = set(f, value);
 	mutex_unlock(&trace_lock);

@@ -75,8 +75,10 @@ enum {
 	}                                                                                     \
 	TRACEFS_TEXT_OPS(id##_ops, show_fn, id##_write);                                      \
 	TRACEFS_ENTRY(id, path, 0644, where, &id##_ops, NULL)
-ssize_t tracefs_set_word(struct file *f, const char *buf, size_t n, int (*set)(struct file *f, const char *word));
-ssize_t tracefs_set_number(struct file *f, const char *buf, size_t n, int (*set)(struct file *f, u64 value));
+ssize_t tracefs_set_word(struct file *f, const char *buf, size_t n,
+			 int (*set)(struct file *f, const char *word));
+ssize_t tracefs_set_number(struct file *f, const char *buf, size_t n,
+			   int (*set)(struct file *f, u64 value));
 
 /*
  * A file with one decimal number. A read prints get(); a write is that of a

@@ -44,16 +44,22 @@ void kfree(void *p)
 	free(p);
 }
 
-/* What good-module.c needs; the number of program headers says which other names are found. All are near while phoff is 0. */
+/*
+ * What good-module.c needs; the number of program headers says which other names are found. All are
+ * near while phoff is 0.
+ */
 static unsigned long find(void *arg, const char *name)
 {
 	const struct elf_header *h = arg;
 	unsigned long hash = 5381;
-	bool needed = !strcmp(name, "printk") || !strcmp(name, "far_function") || !strcmp(name, "far_variable");
+	bool needed = !strcmp(name, "printk") || !strcmp(name, "far_function") ||
+		      !strcmp(name, "far_variable");
 
 	while (*name)
 		hash = hash * 33 + (u8)*name++;
-	return needed || (h->phnum && hash % h->phnum == 0) ? BASE(h) + MiB(8) + hash % ((u32)h->phoff + 1ul) * 4 : 0;
+	return needed || (h->phnum && hash % h->phnum == 0)
+		       ? BASE(h) + MiB(8) + hash % ((u32)h->phoff + 1ul) * 4
+		       : 0;
 }
 
 static int link_it(struct module_elf *elf, const struct elf_header *h)

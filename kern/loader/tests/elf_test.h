@@ -53,13 +53,16 @@ static Bytes read_file(const std::string &name)
 	return Bytes((std::istreambuf_iterator<char>(f)), {});
 }
 
-/* Run @command in a directory of its own with @source as the file "source"; what it makes of "out". */
+/*
+ * Run @command in a directory of its own with @source as the file "source"; what it makes of "out".
+ */
 static Bytes run_in_directory(const std::string &source, const std::string &command)
 {
 	char dir[] = "/tmp/elf_testXXXXXX";
 	std::string d = mkdtemp(dir), here = std::getenv("PWD");
 	std::ofstream(d + "/source") << source;
-	EXPECT_EQ(0, system(("cd " + d + " && HERE=" + here + " && { " + command + "; }").c_str())) << command;
+	EXPECT_EQ(0, system(("cd " + d + " && HERE=" + here + " && { " + command + "; }").c_str()))
+		<< command;
 	Bytes out = read_file(d + "/out");
 	EXPECT_EQ(0, system(("rm -r " + d).c_str()));
 	return out;
@@ -72,9 +75,12 @@ static Bytes assemble(const std::string &source)
 
 static Bytes compile(const std::string &compiler, const std::string &flags)
 {
-	return run_in_directory("", compiler + " -std=gnu11 -O2 -ffreestanding -fno-common -fno-pic -fno-omit-frame-pointer "
-						"-fno-asynchronous-unwind-tables " +
-					    flags + " -c -o out $HERE/kern/loader/tests/good-module.c");
+	return run_in_directory("", compiler +
+					    " -std=gnu11 -O2 -ffreestanding -fno-common -fno-pic "
+					    "-fno-omit-frame-pointer "
+					    "-fno-asynchronous-unwind-tables " +
+					    flags +
+					    " -c -o out $HERE/kern/loader/tests/good-module.c");
 }
 
 static const Bytes &good()
@@ -95,7 +101,10 @@ static Symbols near_symbols()
 	return {{"printk", 0x10400000}, {"far_function", 0x10400100}, {"far_variable", 0x10500008}};
 }
 
-/* A module from open to relocate. The file and the regions have exactly their sizes: the sanitizer sees a byte more. */
+/*
+ * A module from open to relocate. The file and the regions have exactly their sizes: the sanitizer
+ * sees a byte more.
+ */
 struct Linked {
 	module_elf elf;
 	std::unique_ptr<u8[]> file;
@@ -157,7 +166,8 @@ static Bytes linked_by_ld(Linked &m, const Bytes &object, const Symbols &symbols
 		if (m.elf.place[i] == NOT_LOADED || seen[name])
 			continue;
 		seen[name] = true;
-		snprintf(line, sizeof(line), "%s %#lx : { *(%s) }\n", name.c_str(), m.section(name.c_str()), name.c_str());
+		snprintf(line, sizeof(line), "%s %#lx : { *(%s) }\n", name.c_str(),
+			 m.section(name.c_str()), name.c_str());
 		script += line;
 	}
 	script += "/DISCARD/ : { *(.eh_frame) *(.comment) *(.note*) }\n}\n";
@@ -165,9 +175,14 @@ static Bytes linked_by_ld(Linked &m, const Bytes &object, const Symbols &symbols
 		defs += " --defsym=" + name + "=" + std::to_string(value);
 	std::string o = "/tmp/elf_test.o." + std::to_string(getpid());
 	std::ofstream(o, std::ios::binary).write((const char *)object.data(), object.size());
-	/* Without SHF_MERGE: ld 2.44 lays the strings of sections of other names into the first one, too. The loader merges none. */
-	Bytes out = run_in_directory(script, CROSS "objcopy -w --set-section-flags '.rodata.str*=alloc,readonly,data' " + o + " && " +
-		CROSS "ld --no-relax --no-warn-rwx-segments -e 0" + defs + " -T source -o out " + o);
+	/*
+	 * Without SHF_MERGE: ld 2.44 lays the strings of sections of other names into the first
+	 * one, too. The loader merges none.
+	 */
+	Bytes out = run_in_directory(
+		script, CROSS "objcopy -w --set-section-flags '.rodata.str*=alloc,readonly,data' " +
+				o + " && " + CROSS "ld --no-relax --no-warn-rwx-segments -e 0" +
+				defs + " -T source -o out " + o);
 	unlink(o.c_str());
 	return out;
 }
@@ -192,15 +207,20 @@ static void expect_as_ld(const Bytes &object)
 		std::vector<u64> theirs, ours;
 		u64 n = 0;
 		for (; n + 8 <= size; n += 8)
-			theirs.push_back(reloc_get(&elf[s[i].offset + n], 8)), ours.push_back(m.word(s[i].addr + n, 8));
+			theirs.push_back(reloc_get(&elf[s[i].offset + n], 8)),
+				ours.push_back(m.word(s[i].addr + n, 8));
 		for (; n < size; n++)
-			theirs.push_back(elf[s[i].offset + n]), ours.push_back(*m.at(s[i].addr + n));
-		if (strcmp(name, "__patchable_function_entries") == 0) /* ld sorts Clang's several sections */
-			std::sort(theirs.begin(), theirs.end()), std::sort(ours.begin(), ours.end());
+			theirs.push_back(elf[s[i].offset + n]),
+				ours.push_back(*m.at(s[i].addr + n));
+		/* ld sorts Clang's several sections */
+		if (strcmp(name, "__patchable_function_entries") == 0)
+			std::sort(theirs.begin(), theirs.end()),
+				std::sort(ours.begin(), ours.end());
 		ASSERT_EQ(theirs, ours) << name;
 		compared++;
 	}
-	EXPECT_LE(5, compared) << ".text, .text.unlikely, .data, .rodata, __patchable_function_entries";
+	EXPECT_LE(5, compared)
+		<< ".text, .text.unlikely, .data, .rodata, __patchable_function_entries";
 }
 
 TEST(module_elf, links_what_gcc_makes_as_ld_does)
@@ -216,7 +236,8 @@ TEST(module_elf, links_what_clang_makes_as_ld_does)
 
 TEST(module_elf, a_weak_symbol_that_is_missing_is_at_0)
 {
-	for (const Bytes &object : {compile(CROSS "gcc", CC_FLAGS " -DWEAK"), compile("clang --target=" TARGET, CLANG_FLAGS " -DWEAK")}) {
+	for (const Bytes &object : {compile(CROSS "gcc", CC_FLAGS " -DWEAK"),
+				    compile("clang --target=" TARGET, CLANG_FLAGS " -DWEAK")}) {
 		Linked m(object);
 		EXPECT_EQ(0, m.err) << said;
 		Linked far(object, near_symbols(), 0xffffffe000000000ul);
@@ -231,9 +252,12 @@ TEST(module_elf, a_weak_symbol_that_is_missing_is_at_0)
 
 TEST(module_elf, regions_have_their_sections_and_alignment)
 {
-	Linked m(assemble(".section .a,\"ax\"\n.4byte 0\n.section .b,\"a\"\n.byte 1,2,3\n.section .c,\"a\"\n.balign 64\n.byte 4\n"
-			  ".section .d,\"aw\"\n.balign 4096\n.byte 5\n.section .e,\"aw\",%nobits\n.zero 7\n"
-			  ".section .comment\n.byte 1\n.section .eh_frame,\"a\"\n.8byte 8\n.section .note.x,\"a\",%note\n.8byte 8\n"));
+	Linked m(assemble(
+		".section .a,\"ax\"\n.4byte 0\n.section .b,\"a\"\n.byte 1,2,3\n.section "
+		".c,\"a\"\n.balign 64\n.byte 4\n"
+		".section .d,\"aw\"\n.balign 4096\n.byte 5\n.section .e,\"aw\",%nobits\n.zero 7\n"
+		".section .comment\n.byte 1\n.section .eh_frame,\"a\"\n.8byte 8\n.section "
+		".note.x,\"a\",%note\n.8byte 8\n"));
 	ASSERT_EQ(0, m.err) << said;
 	EXPECT_EQ(TEXT, m.section(".a"));
 	EXPECT_EQ(RODATA, m.section(".b"));
@@ -250,8 +274,9 @@ TEST(module_elf, regions_have_their_sections_and_alignment)
 
 TEST(module_elf, sections_of_one_name_count_as_one)
 {
-	Linked m(assemble(".section .t,\"a\",%progbits,unique,1\n.8byte 1\n.section .u,\"a\"\n.8byte 2\n"
-			  ".section .t,\"a\",%progbits,unique,2\n.8byte 3\n"));
+	Linked m(assemble(
+		".section .t,\"a\",%progbits,unique,1\n.8byte 1\n.section .u,\"a\"\n.8byte 2\n"
+		".section .t,\"a\",%progbits,unique,2\n.8byte 3\n"));
 	size_t size;
 	ASSERT_EQ(0, m.err) << said;
 	unsigned long t = module_elf_section(&m.elf, ".t", &size);
@@ -262,7 +287,8 @@ TEST(module_elf, sections_of_one_name_count_as_one)
 
 TEST(module_elf, finds_what_the_object_defines)
 {
-	Linked m(assemble(".globl a, b, c\n.weak w\n.data\n.8byte 0\na: .8byte a\nlocal: .8byte c\nw:\n.set b, 0x1234\n.size a, 8\n"),
+	Linked m(assemble(".globl a, b, c\n.weak w\n.data\n.8byte 0\na: .8byte a\nlocal: .8byte "
+			  "c\nw:\n.set b, 0x1234\n.size a, 8\n"),
 		 {{"c", 0x77}});
 	ASSERT_EQ(0, m.err) << said;
 	EXPECT_EQ(DATA + 8, module_elf_symbol(&m.elf, "a"));
@@ -280,14 +306,17 @@ TEST(module_elf, every_missing_symbol_is_named)
 {
 	Linked m(good(), {{"printk", TEXT}});
 	EXPECT_EQ(-ENOENT, m.err);
-	EXPECT_NE(std::string::npos, said.find("module m: symbol 'far_function' is not found\n")) << said;
-	EXPECT_NE(std::string::npos, said.find("module m: symbol 'far_variable' is not found\n")) << said;
+	EXPECT_NE(std::string::npos, said.find("module m: symbol 'far_function' is not found\n"))
+		<< said;
+	EXPECT_NE(std::string::npos, said.find("module m: symbol 'far_variable' is not found\n"))
+		<< said;
 	std::string many;
 	for (int i = 0; i < 30; i++)
 		many += ".8byte s" + std::to_string(i) + "\n";
 	Linked n(assemble(".data\n" + many));
 	EXPECT_EQ(-ENOENT, n.err);
-	EXPECT_NE(std::string::npos, said.find("module m: 14 more symbols are not found\n")) << said;
+	EXPECT_NE(std::string::npos, said.find("module m: 14 more symbols are not found\n"))
+		<< said;
 }
 
 TEST(module_elf, a_symbol_that_exists_is_refused)
@@ -331,11 +360,15 @@ static elf_rela &rela(Bytes &b, const std::string &name = ".rela.text")
 	return *(elf_rela *)(b.data() + section(b, name).offset);
 }
 
-/* The assembler writes each name once. Two equal names at two places, or in two regions, have other sections between them. */
+/*
+ * The assembler writes each name once. Two equal names at two places, or in two regions, have other
+ * sections between them.
+ */
 TEST(module_elf, sections_that_do_not_lie_side_by_side_do_not_count_as_one)
 {
 	for (bool other_region : {false, true}) {
-		Bytes b = assemble(".section .t,\"a\"\n.8byte 1\n.section .u,\"a\"\n.8byte 2\n.section .zz,\"a\"\n.8byte 3\n");
+		Bytes b = assemble(".section .t,\"a\"\n.8byte 1\n.section .u,\"a\"\n.8byte "
+				   "2\n.section .zz,\"a\"\n.8byte 3\n");
 		elf_section &zz = section(b, ".zz");
 		if (other_region)
 			zz.name = section(b, ".t").name, zz.flags |= SHF_WRITE;
@@ -351,7 +384,8 @@ TEST(module_elf, sections_that_do_not_lie_side_by_side_do_not_count_as_one)
 }
 
 struct Refused {
-	const char *sentence; /* of the kernel, from "module m: " on; a part that says which check it was */
+	/* of the kernel, from "module m: " on; a part that says which check it was */
+	const char *sentence;
 	std::function<void(Bytes &)> change;
 };
 
@@ -359,81 +393,130 @@ static const Refused refused[] = {
 	{"the file is not a 64-bit little-endian ELF file", [](Bytes &b) { b[0] = 0; }},
 	{"the file is not a 64-bit little-endian ELF file", [](Bytes &b) { b[4] = 1; }},
 	{"the file is not a 64-bit little-endian ELF file", [](Bytes &b) { b[5] = 2; }},
-	{"the file is not a 64-bit little-endian ELF file", [](Bytes &b) { header(b)->version = 2; }},
-	{"the file is not a relocatable object (its type is 2, not 1)", [](Bytes &b) { header(b)->type = 2; }},
-	{"the file is for machine 62; this kernel's is ", [](Bytes &b) { header(b)->machine = 62; }},
+	{"the file is not a 64-bit little-endian ELF file",
+	 [](Bytes &b) { header(b)->version = 2; }},
+	{"the file is not a relocatable object (its type is 2, not 1)",
+	 [](Bytes &b) { header(b)->type = 2; }},
+	{"the file is for machine 62; this kernel's is ",
+	 [](Bytes &b) { header(b)->machine = 62; }},
 	{"the file's flags are 0x1, not 0", [](Bytes &b) { header(b)->flags = 1; }},
 	{"the file is cut short: it has 63 bytes", [](Bytes &b) { b.resize(63); }},
-	{"the file has 1048577 bytes; at most 1048576 are allowed", [](Bytes &b) { b.resize(1048577); }},
+	{"the file has 1048577 bytes; at most 1048576 are allowed",
+	 [](Bytes &b) { b.resize(1048577); }},
 	{"has entries of 40 bytes", [](Bytes &b) { header(b)->shentsize = 40; }},
 	{"8-byte aligned, are needed", [](Bytes &b) { header(b)->shoff++; }},
 	{"the file has 0 sections", [](Bytes &b) { header(b)->shnum = 0; }},
 	{"the file has 2049 sections", [](Bytes &b) { header(b)->shnum = 2049; }},
-	{"the section table at 0xfffffffffffffff8 ends after it", [](Bytes &b) { header(b)->shoff = -8; }},
-	{"the section of section names, 4000, does not exist", [](Bytes &b) { header(b)->shstrndx = 4000; }},
+	{"the section table at 0xfffffffffffffff8 ends after it",
+	 [](Bytes &b) { header(b)->shoff = -8; }},
+	{"the section of section names, 4000, does not exist",
+	 [](Bytes &b) { header(b)->shstrndx = 4000; }},
 	{"names is not a string table inside", [](Bytes &b) { header(b)->shstrndx = 1; }},
 	{"names is not a string table inside", [](Bytes &b) { section(b, ".shstrtab").size--; }},
-	{"names is not a string table inside", [](Bytes &b) { section(b, ".shstrtab").offset = ~0ul; }},
-	{"names is not a string table inside", [](Bytes &b) { elf_section &s = section(b, ".shstrtab"); s.offset++, s.size = 0; }},
-	{"names is not a string table inside", [](Bytes &b) { section(b, ".shstrtab").type = SHT_PROGBITS; }},
+	{"names is not a string table inside",
+	 [](Bytes &b) { section(b, ".shstrtab").offset = ~0ul; }},
+	{"names is not a string table inside",
+	 [](Bytes &b) { elf_section &s = section(b, ".shstrtab"); s.offset++, s.size = 0; }},
+	{"names is not a string table inside",
+	 [](Bytes &b) { section(b, ".shstrtab").type = SHT_PROGBITS; }},
 	{"the name of section 2 is outside", [](Bytes &b) { sections(b)[2].name = 100000; }},
-	{"section 0 has type 3, not 0", [](Bytes &b) { sections(b)[0].type = SHT_STRTAB, sections(b)[0].offset = 1ul << 40, sections(b)[0].size = 1, section(b, ".symtab").link = 0; }},
-	{"section .data, 0xfffffffffffffff0 bytes at 0x", [](Bytes &b) { section(b, ".data").size = -16; }},
+	{"section 0 has type 3, not 0",
+	 [](Bytes &b) { sections(b)[0].type = SHT_STRTAB, sections(b)[0].offset = 1ul << 40,
+			sections(b)[0].size = 1, section(b, ".symtab").link = 0; }},
+	{"section .data, 0xfffffffffffffff0 bytes at 0x",
+	 [](Bytes &b) { section(b, ".data").size = -16; }},
 	{"section .data, ", [](Bytes &b) { section(b, ".data").offset = b.size(); }},
-	{"section .rela.text has relocations without addends (REL), not RELA", [](Bytes &b) { section(b, ".rela.text").type = SHT_REL; }},
-	{"section .data has type 14, which a module cannot have", [](Bytes &b) { section(b, ".data").type = 14; }},
-	{"section .data is for thread-local variables", [](Bytes &b) { section(b, ".data").flags |= SHF_TLS; }},
-	{"section .rodata is compressed", [](Bytes &b) { section(b, ".rodata").flags |= SHF_COMPRESSED; }},
-	{"section .text is both writable and executable", [](Bytes &b) { section(b, ".text").flags |= SHF_WRITE; }},
-	{"section .data has alignment 0x18; a power of two up to 4096 is needed", [](Bytes &b) { section(b, ".data").align = 24; }},
+	{"section .rela.text has relocations without addends (REL), not RELA",
+	 [](Bytes &b) { section(b, ".rela.text").type = SHT_REL; }},
+	{"section .data has type 14, which a module cannot have",
+	 [](Bytes &b) { section(b, ".data").type = 14; }},
+	{"section .data is for thread-local variables",
+	 [](Bytes &b) { section(b, ".data").flags |= SHF_TLS; }},
+	{"section .rodata is compressed",
+	 [](Bytes &b) { section(b, ".rodata").flags |= SHF_COMPRESSED; }},
+	{"section .text is both writable and executable",
+	 [](Bytes &b) { section(b, ".text").flags |= SHF_WRITE; }},
+	{"section .data has alignment 0x18; a power of two up to 4096 is needed",
+	 [](Bytes &b) { section(b, ".data").align = 24; }},
 	{"section .data has alignment 0x2000", [](Bytes &b) { section(b, ".data").align = 8192; }},
-	{"section .data has alignment 0x8000000000000000", [](Bytes &b) { section(b, ".data").align = 1ul << 63; }},
-	{"section .text overlaps the file's headers", [](Bytes &b) { section(b, ".text").offset = 60; }},
-	{"section .data overlaps the file's headers", [](Bytes &b) { section(b, ".data").offset = header(b)->shoff + 8; }},
-	{"sections .text and .data overlap in the file", [](Bytes &b) { section(b, ".data").offset = section(b, ".text").offset + 1; }},
-	{"sections .data and .symtab overlap", [](Bytes &b) { section(b, ".data").offset = section(b, ".symtab").offset; }},
-	{"the module is larger than 1048576 bytes", [](Bytes &b) { section(b, ".bss").size = 1048576; }},
-	{"the module is larger than 1048576 bytes", [](Bytes &b) { section(b, ".bss").size = ~0ul; }},
+	{"section .data has alignment 0x8000000000000000",
+	 [](Bytes &b) { section(b, ".data").align = 1ul << 63; }},
+	{"section .text overlaps the file's headers",
+	 [](Bytes &b) { section(b, ".text").offset = 60; }},
+	{"section .data overlaps the file's headers",
+	 [](Bytes &b) { section(b, ".data").offset = header(b)->shoff + 8; }},
+	{"sections .text and .data overlap in the file",
+	 [](Bytes &b) { section(b, ".data").offset = section(b, ".text").offset + 1; }},
+	{"sections .data and .symtab overlap",
+	 [](Bytes &b) { section(b, ".data").offset = section(b, ".symtab").offset; }},
+	{"the module is larger than 1048576 bytes",
+	 [](Bytes &b) { section(b, ".bss").size = 1048576; }},
+	{"the module is larger than 1048576 bytes",
+	 [](Bytes &b) { section(b, ".bss").size = ~0ul; }},
 	{"the file has no symbol table", [](Bytes &b) { section(b, ".symtab").type = 0; }},
-	{"the file has two symbol tables", [](Bytes &b) { section(b, ".comment").type = SHT_SYMTAB; }},
+	{"the file has two symbol tables",
+	 [](Bytes &b) { section(b, ".comment").type = SHT_SYMTAB; }},
 	{"the symbol table at 0x", [](Bytes &b) { section(b, ".symtab").entsize = 1; }},
 	{"is not a table of 24-byte entries", [](Bytes &b) { section(b, ".symtab").size = 0; }},
 	{"is not a table of 24-byte entries", [](Bytes &b) { section(b, ".symtab").size--; }},
 	{"is not a table of 24-byte entries", [](Bytes &b) { section(b, ".symtab").offset -= 4; }},
-	{"the names of symbols are in section 4000, which", [](Bytes &b) { section(b, ".symtab").link = 4000; }},
-	{"the names of symbols are not in a string table", [](Bytes &b) { section(b, ".symtab").link = 1; }},
-	{"the names of symbols are not in a string table", [](Bytes &b) { section(b, ".strtab").size--; }},
-	{"the names of symbols are not in a string table", [](Bytes &b) { elf_section &s = section(b, ".strtab"); s.offset++, s.size = 0; }},
-	{"the names of symbols are not in a string table", [](Bytes &b) { section(b, ".strtab").type = SHT_PROGBITS; }},
+	{"the names of symbols are in section 4000, which",
+	 [](Bytes &b) { section(b, ".symtab").link = 4000; }},
+	{"the names of symbols are not in a string table",
+	 [](Bytes &b) { section(b, ".symtab").link = 1; }},
+	{"the names of symbols are not in a string table",
+	 [](Bytes &b) { section(b, ".strtab").size--; }},
+	{"the names of symbols are not in a string table",
+	 [](Bytes &b) { elf_section &s = section(b, ".strtab"); s.offset++, s.size = 0; }},
+	{"the names of symbols are not in a string table",
+	 [](Bytes &b) { section(b, ".strtab").type = SHT_PROGBITS; }},
 	{"is outside the table of names", [](Bytes &b) { symbol(b, "counter").name = 1 << 20; }},
-	{"symbol 'counter' has an unknown binding, 10", [](Bytes &b) { symbol(b, "counter").info = 0xa1; }},
+	{"symbol 'counter' has an unknown binding, 10",
+	 [](Bytes &b) { symbol(b, "counter").info = 0xa1; }},
 	{"symbol 'counter' is thread-local or", [](Bytes &b) { symbol(b, "counter").info = 0x16; }},
-	{"symbol 'counter' is thread-local or found at run time (IFUNC)", [](Bytes &b) { symbol(b, "counter").info = 0x1a; }},
-	{"symbol 'counter' has no section of its own: compile with -fno-common", [](Bytes &b) { symbol(b, "counter").section = SHN_COMMON; }},
-	{"symbol 'counter' is in section 4000, which does not exist", [](Bytes &b) { symbol(b, "counter").section = 4000; }},
-	{"symbol 'counter' is in section 65535, which", [](Bytes &b) { symbol(b, "counter").section = 0xffff; }},
-	{"symbol 'counter' is outside its section, .data", [](Bytes &b) { symbol(b, "counter").value = section(b, ".data").size + 1; }},
-	{"symbol 'counter' is outside its section", [](Bytes &b) { symbol(b, "counter").size = -1; }},
-	{"section .rela.text relocates section 4000, which", [](Bytes &b) { section(b, ".rela.text").info = 4000; }},
-	{"section .rela.text is not a table of 24-byte entries", [](Bytes &b) { section(b, ".rela.text").entsize = 8; }},
-	{"section .rela.text is not a table of 24-byte entries", [](Bytes &b) { section(b, ".rela.text").offset += 4; }},
-	{"section .rela.text is not a table of 24-byte entries", [](Bytes &b) { section(b, ".rela.text").size -= 8; }},
-	{"section .rela.text does not name the symbol table", [](Bytes &b) { section(b, ".rela.text").link = 1; }},
-	{"section .rela.text does not name the symbol table", [](Bytes &b) { section(b, ".rela.text").link = 4000; }},
-	{"module m: relocation unknown (type 5000) at .text+0x", [](Bytes &b) { rela(b).type = 5000; }},
-	{"(type 5000) at .text+0x10 is not supported", [](Bytes &b) { rela(b).type = 5000, rela(b).offset = 16; }},
-	{"at .text+0xfffffffffffffffc is outside the section, which has 0x", [](Bytes &b) { rela(b).offset = -4; }},
+	{"symbol 'counter' is thread-local or found at run time (IFUNC)",
+	 [](Bytes &b) { symbol(b, "counter").info = 0x1a; }},
+	{"symbol 'counter' has no section of its own: compile with -fno-common",
+	 [](Bytes &b) { symbol(b, "counter").section = SHN_COMMON; }},
+	{"symbol 'counter' is in section 4000, which does not exist",
+	 [](Bytes &b) { symbol(b, "counter").section = 4000; }},
+	{"symbol 'counter' is in section 65535, which",
+	 [](Bytes &b) { symbol(b, "counter").section = 0xffff; }},
+	{"symbol 'counter' is outside its section, .data",
+	 [](Bytes &b) { symbol(b, "counter").value = section(b, ".data").size + 1; }},
+	{"symbol 'counter' is outside its section",
+	 [](Bytes &b) { symbol(b, "counter").size = -1; }},
+	{"section .rela.text relocates section 4000, which",
+	 [](Bytes &b) { section(b, ".rela.text").info = 4000; }},
+	{"section .rela.text is not a table of 24-byte entries",
+	 [](Bytes &b) { section(b, ".rela.text").entsize = 8; }},
+	{"section .rela.text is not a table of 24-byte entries",
+	 [](Bytes &b) { section(b, ".rela.text").offset += 4; }},
+	{"section .rela.text is not a table of 24-byte entries",
+	 [](Bytes &b) { section(b, ".rela.text").size -= 8; }},
+	{"section .rela.text does not name the symbol table",
+	 [](Bytes &b) { section(b, ".rela.text").link = 1; }},
+	{"section .rela.text does not name the symbol table",
+	 [](Bytes &b) { section(b, ".rela.text").link = 4000; }},
+	{"module m: relocation unknown (type 5000) at .text+0x",
+	 [](Bytes &b) { rela(b).type = 5000; }},
+	{"(type 5000) at .text+0x10 is not supported",
+	 [](Bytes &b) { rela(b).type = 5000, rela(b).offset = 16; }},
+	{"at .text+0xfffffffffffffffc is outside the section, which has 0x",
+	 [](Bytes &b) { rela(b).offset = -4; }},
 	{"is outside the section", [](Bytes &b) { rela(b).offset = section(b, ".text").size - 3; }},
 	{"is not at a multiple of 4", [](Bytes &b) { rela(b).offset = 2; }},
 	{"is to symbol 90000, which does not exist", [](Bytes &b) { rela(b).symbol = 90000; }},
-	{"symbol 'init_module' is defined 2 times", [](Bytes &b) { symbol(b, "choose").name = symbol(b, "init_module").name; }},
+	{"symbol 'init_module' is defined 2 times",
+	 [](Bytes &b) { symbol(b, "choose").name = symbol(b, "init_module").name; }},
 	{"symbol 'cleanup_module' is defined 2 times", [](Bytes &b) {
 		elf_symbol &one = symbol(b, "choose"), &two = symbol(b, "rare");
 		memcpy(b.data() + section(b, ".strtab").offset, "\0cleanup_module", 16);
 		one.name = two.name = 1; }},
 	{"is to section .comment, which is not loaded", [](Bytes &b) {
 		symbol(b, "counter").section = &section(b, ".comment") - sections(b);
-		rela(b).symbol = &symbol(b, "counter") - (elf_symbol *)(b.data() + section(b, ".symtab").offset); }},
+		rela(b).symbol = &symbol(b, "counter") -
+			(elf_symbol *)(b.data() + section(b, ".symtab").offset); }},
 };
 
 TEST(module_elf, what_is_wrong_is_refused_by_name)
@@ -443,7 +526,8 @@ TEST(module_elf, what_is_wrong_is_refused_by_name)
 		r.change(b);
 		Linked m(b);
 		EXPECT_EQ(-ENOEXEC, m.err) << r.sentence;
-		EXPECT_NE(std::string::npos, said.find(r.sentence)) << "promised: " << r.sentence << "\nsaid: " << said;
+		EXPECT_NE(std::string::npos, said.find(r.sentence))
+			<< "promised: " << r.sentence << "\nsaid: " << said;
 		EXPECT_EQ(0u, said.find("module m: "));
 		EXPECT_EQ(said.size() - 1, said.find('\n')) << "one sentence: " << said;
 	}
@@ -467,7 +551,9 @@ TEST(module_elf, a_long_name_is_refused)
 	EXPECT_EQ(0, m.err) << said;
 	Linked n(assemble(".data\n.globl b" + name + "\nb" + name + ": .8byte 0\n"));
 	EXPECT_EQ(-ENOEXEC, n.err);
-	EXPECT_NE(std::string::npos, said.find(", 'baaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa...', has more than 255 bytes\n")) << said;
+	EXPECT_NE(std::string::npos,
+		  said.find(", 'baaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa...', has more than 255 bytes\n"))
+		<< said;
 }
 
 /* 400 sections, each relocated by the same 1,000 entries. */
@@ -484,10 +570,12 @@ TEST(module_elf, relocations_that_overlap_are_refused)
 	EXPECT_EQ(0, m.err) << said;
 	for (int i = 1; i < header(b)->shnum; i++)
 		if (sections(b)[i].type == SHT_RELA)
-			sections(b)[i].offset = section(b, ".rela.data").offset, sections(b)[i].size = 249 * 24;
+			sections(b)[i].offset = section(b, ".rela.data").offset,
+			sections(b)[i].size = 249 * 24;
 	Linked n(b);
 	EXPECT_EQ(-ENOEXEC, n.err);
-	EXPECT_NE(std::string::npos, said.find(" overlaps other sections of relocations\n")) << said;
+	EXPECT_NE(std::string::npos, said.find(" overlaps other sections of relocations\n"))
+		<< said;
 }
 
 TEST(module_elf, a_file_at_an_odd_address_is_refused)
@@ -513,7 +601,9 @@ TEST(module_elf, a_name_cannot_change_the_terminal)
 
 TEST(module_elf, a_relocation_of_what_is_not_loaded_is_skipped)
 {
-	Linked m(assemble(".section .comment\n.8byte nowhere - .\n.section .eh_frame,\"a\"\n.8byte printk\n"), {{"nowhere", 1}, {"printk", 1}});
+	Linked m(assemble(".section .comment\n.8byte nowhere - .\n.section .eh_frame,\"a\"\n.8byte "
+			  "printk\n"),
+		 {{"nowhere", 1}, {"printk", 1}});
 	EXPECT_EQ(0, m.err) << said;
 }
 
@@ -530,10 +620,13 @@ TEST(module_elf, a_file_cut_short_at_any_byte_is_refused)
 TEST(module_elf, a_file_with_any_byte_of_its_tables_changed_is_survived)
 {
 	Bytes b = good();
-	std::vector<std::pair<u64, u64>> ranges = {{0, sizeof(elf_header)}, {header(b)->shoff, b.size()}};
+	std::vector<std::pair<u64, u64>> ranges = {{0, sizeof(elf_header)},
+						   {header(b)->shoff, b.size()}};
 	for (int i = 1; i < header(b)->shnum; i++)
-		if (sections(b)[i].type == SHT_SYMTAB || sections(b)[i].type == SHT_RELA || sections(b)[i].type == SHT_STRTAB)
-			ranges.push_back({sections(b)[i].offset, sections(b)[i].offset + sections(b)[i].size});
+		if (sections(b)[i].type == SHT_SYMTAB || sections(b)[i].type == SHT_RELA ||
+		    sections(b)[i].type == SHT_STRTAB)
+			ranges.push_back({sections(b)[i].offset,
+					  sections(b)[i].offset + sections(b)[i].size});
 	int linked = 0, refused_ = 0;
 	for (auto [from, to] : ranges)
 		for (u64 i = from; i < to; i++)
@@ -541,7 +634,8 @@ TEST(module_elf, a_file_with_any_byte_of_its_tables_changed_is_survived)
 				b[i] ^= flip;
 				Linked m(b);
 				(m.err ? refused_ : linked)++;
-				ASSERT_EQ(m.err != 0, !said.empty()) << "an error has a sentence; byte " << i;
+				ASSERT_EQ(m.err != 0, !said.empty())
+					<< "an error has a sentence; byte " << i;
 				b[i] ^= flip;
 			}
 	EXPECT_LT(100, linked);
@@ -553,8 +647,9 @@ TEST(module_elf, an_object_for_the_other_machine_is_refused)
 	Bytes other = run_in_directory(".data\n.8byte 1\n", OTHER_AS " -o out source");
 	Linked m(other);
 	EXPECT_EQ(-ENOEXEC, m.err);
-	EXPECT_EQ("module m: the file is for machine " + std::to_string(header(other)->machine) + "; this kernel's is " +
-			  std::to_string(ELF_MACHINE) + "\n", said);
+	EXPECT_EQ("module m: the file is for machine " + std::to_string(header(other)->machine) +
+			  "; this kernel's is " + std::to_string(ELF_MACHINE) + "\n",
+		  said);
 }
 
 /* ---- single relocations ----------------------------------------------------------- */
@@ -611,8 +706,10 @@ static void try_each(const std::vector<Tried> &rows)
 		ASSERT_EQ(from.size(), to.size()) << after;
 		One one;
 		std::copy(from.begin(), from.end(), one.text);
-		EXPECT_EQ(row.err, one.apply(row.type, row.value + (row.relative ? PLACE : 0))) << before << " " << row.value;
-		EXPECT_EQ(to, Bytes(one.text, one.text + to.size())) << arch_reloc_type(row.type)->name << " " << after;
+		EXPECT_EQ(row.err, one.apply(row.type, row.value + (row.relative ? PLACE : 0)))
+			<< before << " " << row.value;
+		EXPECT_EQ(to, Bytes(one.text, one.text + to.size()))
+			<< arch_reloc_type(row.type)->name << " " << after;
 	}
 }
 
@@ -627,7 +724,8 @@ static void try_bits(u32 type, const std::string &insn, int low, int high)
 		One one;
 		std::copy(zero.begin(), zero.end(), one.text);
 		ASSERT_EQ(0, one.apply(type, PLACE + (1l << bit)));
-		ASSERT_EQ(reloc_get(&want[4 * (bit - low)], 4), reloc_get(one.text, 4)) << insn << " bit " << bit;
+		ASSERT_EQ(reloc_get(&want[4 * (bit - low)], 4), reloc_get(one.text, 4))
+			<< insn << " bit " << bit;
 	}
 }
 
@@ -635,9 +733,11 @@ static void try_word(u32 type, unsigned width, long value, bool relative, int er
 {
 	One one;
 	memset(one.text, 0xa5, sizeof(one.text));
-	EXPECT_EQ(err, one.apply(type, value + (relative ? PLACE + 1 : 0), 1)) << arch_reloc_type(type)->name << " " << value;
+	EXPECT_EQ(err, one.apply(type, value + (relative ? PLACE + 1 : 0), 1))
+		<< arch_reloc_type(type)->name << " " << value;
 	if (!err)
-		EXPECT_EQ((u64)value << (64 - 8 * width), reloc_get(one.text + 1, width) << (64 - 8 * width));
+		EXPECT_EQ((u64)value << (64 - 8 * width), reloc_get(one.text + 1, width)
+								  << (64 - 8 * width));
 	EXPECT_EQ(0xa5, one.text[0]);
 	EXPECT_EQ(0xa5, one.text[1 + width]);
 }

@@ -13,12 +13,16 @@
 /* long visit(long (*fn)(long), long arg): fn(arg) + 1, with a frame record. Runs anywhere. */
 __asm__(".pushsection .rodata\n\t.balign 8\nvisit_start:\n"
 #ifdef __riscv
-	"	addi	sp, sp, -16\n	sd	ra, 8(sp)\n	sd	s0, 0(sp)\n	addi	s0, sp, 16\n"
+	"	addi	sp, sp, -16\n	sd	ra, 8(sp)\n	sd	s0, 0(sp)\n"
+	"	addi	s0, sp, 16\n"
 	"	mv	a2, a0\n	mv	a0, a1\n	jalr	a2\n	addi	a0, a0, 1\n"
 	"	ld	ra, 8(sp)\n	ld	s0, 0(sp)\n	addi	sp, sp, 16\n	ret\n"
 #else
-	"	stp	x29, x30, [sp, #-16]!\n	mov	x29, sp\n	mov	x2, x0\n	mov	x0, x1\n"
-	"	blr	x2\n	nop\n	nop\n	add	x0, x0, #1\n	ldp	x29, x30, [sp], #16\n	ret\n	nop\n	nop\n"
+	"	stp	x29, x30, [sp, #-16]!\n	mov	x29, sp\n"
+	"	mov	x2, x0\n	mov	x0, x1\n"
+	"	blr	x2\n	nop\n	nop\n	add	x0, x0, #1\n"
+	"	ldp	x29, x30, [sp], #16\n"
+	"	ret\n	nop\n	nop\n"
 #endif
 	"visit_end:\n	.popsection");
 extern char visit_start[], visit_end[];
@@ -55,7 +59,8 @@ static bool region_is(const struct module *m, enum module_region region, unsigne
 	unsigned prot;
 
 	for (unsigned long va = start; va < m->end[region]; va += PAGE_SIZE)
-		if (!mapped_as(va, want) || mmu_lookup(va, &pa, &prot) || pa < module_ram.start || pa >= module_ram.end ||
+		if (!mapped_as(va, want) || mmu_lookup(va, &pa, &prot) || pa < module_ram.start ||
+		    pa >= module_ram.end ||
 		    mmu_lookup((unsigned long)phys_to_virt(pa), &other, &prot) != -EFAULT)
 			return false;
 	return true;
@@ -73,44 +78,64 @@ static void test_places(void)
 {
 	static struct module c = {.name = "kt_c"};
 	unsigned long near = ALIGN_UP((unsigned long)_end, PAGE_SIZE);
-	const size_t much[MODULE_REGIONS] = {MiB(2), PAGE_SIZE, 0}, more[MODULE_REGIONS] = {0, MiB(3), 0};
+	const size_t much[MODULE_REGIONS] = {MiB(2), PAGE_SIZE, 0},
+		     more[MODULE_REGIONS] = {0, MiB(3), 0};
 	unsigned pages = module_pages_free();
 
 	kt_promise(pages == MiB(2) / PAGE_SIZE, "2 MiB for modules are free (%u pages)", pages);
-	kt_promise(!module_memory_alloc(&a, small, MODULE_NEAR) && a.base == near, "a near module is at the first page after the image");
-	kt_promise(a.end[MODULE_TEXT] == a.base + PAGE_SIZE && a.end[MODULE_RODATA] == a.base + 3 * PAGE_SIZE &&
-			   a.end[MODULE_DATA] == a.base + 4 * PAGE_SIZE, "its regions are one after the other, of whole pages");
-	kt_promise(region_is(&a, MODULE_TEXT, PROT_READ | PROT_WRITE) && region_is(&a, MODULE_DATA, PROT_READ | PROT_WRITE) && is_zero(&a),
+	kt_promise(!module_memory_alloc(&a, small, MODULE_NEAR) && a.base == near,
+		   "a near module is at the first page after the image");
+	kt_promise(a.end[MODULE_TEXT] == a.base + PAGE_SIZE &&
+			   a.end[MODULE_RODATA] == a.base + 3 * PAGE_SIZE &&
+			   a.end[MODULE_DATA] == a.base + 4 * PAGE_SIZE,
+		   "its regions are one after the other, of whole pages");
+	kt_promise(region_is(&a, MODULE_TEXT, PROT_READ | PROT_WRITE) &&
+			   region_is(&a, MODULE_DATA, PROT_READ | PROT_WRITE) && is_zero(&a),
 		   "its pages are zero, RW-, and have no other address");
-	kt_promise(a.end[MODULE_TEXT] - (unsigned long)ftrace_stubs <= INSN_REACH, "its text reaches the stubs");
-	kt_promise(!module_memory_alloc(&b, small, MODULE_NEAR) && b.base == a.end[MODULE_DATA], "the next one is after it");
-	kt_promise(!module_memory_alloc(&c, small, MODULE_FAR) && c.base - (unsigned long)ftrace_stubs > INSN_REACH,
+	kt_promise(a.end[MODULE_TEXT] - (unsigned long)ftrace_stubs <= INSN_REACH,
+		   "its text reaches the stubs");
+	kt_promise(!module_memory_alloc(&b, small, MODULE_NEAR) && b.base == a.end[MODULE_DATA],
+		   "the next one is after it");
+	kt_promise(!module_memory_alloc(&c, small, MODULE_FAR) &&
+			   c.base - (unsigned long)ftrace_stubs > INSN_REACH,
 		   "a far module's text is out of reach");
 	module_memory_free(&c);
-	kt_promise(!module_memory_alloc(&c, small, near + MiB(64)) && c.base == near + MiB(64), "a module is at the address that was asked for");
+	kt_promise(!module_memory_alloc(&c, small, near + MiB(64)) && c.base == near + MiB(64),
+		   "a module is at the address that was asked for");
 	module_memory_free(&c);
-	kt_promise(module_memory_alloc(&c, small, near + MiB(64) + 8) == -EINVAL, "a misaligned address is refused");
-	kt_promise(module_memory_alloc(&c, small, near - PAGE_SIZE) == -EINVAL, "an address in the image is refused");
-	kt_promise(module_memory_alloc(&c, small, KERNEL_BASE + GiB(1) - PAGE_SIZE) == -EINVAL, "a module that ends above KERNEL_BASE + 1 GiB is refused");
-	kt_promise(module_memory_alloc(&c, small, b.base + PAGE_SIZE) == -EEXIST, "an address that is taken is refused");
-	kt_promise(module_memory_alloc(&c, much, MODULE_FAR) == -ENOMEM && module_memory_alloc(&c, more, MODULE_FAR) == -ENOMEM,
+	kt_promise(module_memory_alloc(&c, small, near + MiB(64) + 8) == -EINVAL,
+		   "a misaligned address is refused");
+	kt_promise(module_memory_alloc(&c, small, near - PAGE_SIZE) == -EINVAL,
+		   "an address in the image is refused");
+	kt_promise(module_memory_alloc(&c, small, KERNEL_BASE + GiB(1) - PAGE_SIZE) == -EINVAL,
+		   "a module that ends above KERNEL_BASE + 1 GiB is refused");
+	kt_promise(module_memory_alloc(&c, small, b.base + PAGE_SIZE) == -EEXIST,
+		   "an address that is taken is refused");
+	kt_promise(module_memory_alloc(&c, much, MODULE_FAR) == -ENOMEM &&
+			   module_memory_alloc(&c, more, MODULE_FAR) == -ENOMEM,
 		   "a module that is too large is refused");
 	kt_promise(module_pages_free() == pages - 8 && !c.base, "what was refused has no pages");
 	module_memory_free(&b);
 	module_memory_free(&a);
-	kt_promise(module_pages_free() == pages && !mapped_as(near, 0) && !mapped_as(near, PROT_READ | PROT_WRITE), "all pages are free again");
+	kt_promise(module_pages_free() == pages && !mapped_as(near, 0) &&
+			   !mapped_as(near, PROT_READ | PROT_WRITE),
+		   "all pages are free again");
 }
 
 /* What fits near is decided by the text's last word. */
 static void test_near_limit(void)
 {
-	unsigned long room = ALIGN_DOWN((unsigned long)ftrace_stubs + INSN_REACH, PAGE_SIZE) - ALIGN_UP((unsigned long)_end, PAGE_SIZE);
-	const size_t fits[MODULE_REGIONS] = {MIN(room, MiB(1)), 0, PAGE_SIZE}, over[MODULE_REGIONS] = {room + 1};
+	unsigned long room = ALIGN_DOWN((unsigned long)ftrace_stubs + INSN_REACH, PAGE_SIZE) -
+			     ALIGN_UP((unsigned long)_end, PAGE_SIZE);
+	const size_t fits[MODULE_REGIONS] = {MIN(room, MiB(1)), 0, PAGE_SIZE},
+		     over[MODULE_REGIONS] = {room + 1};
 
-	kt_promise(!module_memory_alloc(&a, fits, MODULE_NEAR) && a.end[MODULE_TEXT] - (unsigned long)ftrace_stubs <= INSN_REACH,
+	kt_promise(!module_memory_alloc(&a, fits, MODULE_NEAR) &&
+			   a.end[MODULE_TEXT] - (unsigned long)ftrace_stubs <= INSN_REACH,
 		   "text that ends where its calls just reach fits near");
 	module_memory_free(&a);
-	kt_promise(module_memory_alloc(&a, over, MODULE_NEAR) == -ENOMEM, "text that is longer does not");
+	kt_promise(module_memory_alloc(&a, over, MODULE_NEAR) == -ENOMEM,
+		   "text that is longer does not");
 }
 
 static int load_visit(struct module *m, unsigned long at)
@@ -129,16 +154,20 @@ static void test_protection(void)
 	unsigned long pa, site;
 	unsigned prot;
 
-	kt_promise(!load_visit(&a, MODULE_NEAR) && region_is(&a, MODULE_TEXT, PROT_READ | PROT_EXEC) &&
-			   region_is(&a, MODULE_RODATA, PROT_READ) && region_is(&a, MODULE_DATA, PROT_READ | PROT_WRITE),
+	kt_promise(!load_visit(&a, MODULE_NEAR) &&
+			   region_is(&a, MODULE_TEXT, PROT_READ | PROT_EXEC) &&
+			   region_is(&a, MODULE_RODATA, PROT_READ) &&
+			   region_is(&a, MODULE_DATA, PROT_READ | PROT_WRITE),
 		   "a protected module is R-X, R--, RW-");
 	visit = (visit_t)a.base;
 	site = a.base + 4 * ADDS;
 	kt_promise(visit(same, 41) == 42, "and runs");
-	kt_promise(mmu_lookup((unsigned long)text_alias(a.base), &pa, &prot) == -EFAULT, "its text has no alias outside a batch");
+	kt_promise(mmu_lookup((unsigned long)text_alias(a.base), &pa, &prot) == -EFAULT,
+		   "its text has no alias outside a batch");
 	preempt_disable();
 	text_alias_open();
-	kt_promise(mapped_as((unsigned long)text_alias(a.base), PROT_READ | PROT_WRITE), "inside a batch it has");
+	kt_promise(mapped_as((unsigned long)text_alias(a.base), PROT_READ | PROT_WRITE),
+		   "inside a batch it has");
 	*(volatile u32 *)text_alias(site) = ADD_2;
 	arch_sync_line(site, (unsigned long)text_alias(site));
 	text_alias_close();
@@ -148,7 +177,8 @@ static void test_protection(void)
 	module_memory_free(&a);
 	preempt_disable();
 	text_alias_open();
-	kt_promise(mmu_lookup((unsigned long)text_alias(site), &pa, &prot) == -EFAULT, "after it is freed there is no alias in a batch either");
+	kt_promise(mmu_lookup((unsigned long)text_alias(site), &pa, &prot) == -EFAULT,
+		   "after it is freed there is no alias in a batch either");
 	text_alias_close();
 	preempt_enable();
 }
@@ -163,11 +193,15 @@ static void visit_module(void *arg)
 {
 	struct visitor *v = arg;
 
-	if (((visit_t)v->base)(same, v->number) != v->number + 1 || *(long *)(v->base + 3 * PAGE_SIZE) != v->number)
+	if (((visit_t)v->base)(same, v->number) != v->number + 1 ||
+	    *(long *)(v->base + 3 * PAGE_SIZE) != v->number)
 		__atomic_fetch_add(&v->wrong, 1, __ATOMIC_RELAXED);
 }
 
-/* The pages behind the addresses change from round to round: a stale translation or instruction would be seen. */
+/*
+ * The pages behind the addresses change from round to round: a stale translation or instruction
+ * would be seen.
+ */
 static void test_rounds(void)
 {
 	struct visitor v = {0};
@@ -175,7 +209,8 @@ static void test_rounds(void)
 	unsigned pages = module_pages_free(), errors = 0;
 
 	for (v.number = 0; v.number < 1000; v.number++) {
-		errors += module_memory_alloc(&b, small, MODULE_FAR) != 0; /* takes other pages in every second round */
+		/* takes other pages in every second round */
+		errors += module_memory_alloc(&b, small, MODULE_FAR) != 0;
 		if (v.number % 2)
 			module_memory_free(&b);
 		errors += load_visit(&a, MODULE_NEAR) != 0;
@@ -188,8 +223,10 @@ static void test_rounds(void)
 		if (!v.number)
 			free = pages_free_count();
 	}
-	kt_promise(!errors && !v.wrong, "in 1,000 rounds each CPU runs the module that is there (%ld do not)", v.wrong);
-	kt_promise(pages_free_count() == free && module_pages_free() == pages, "and nothing is left behind");
+	kt_promise(!errors && !v.wrong,
+		   "in 1,000 rounds each CPU runs the module that is there (%ld do not)", v.wrong);
+	kt_promise(pages_free_count() == free && module_pages_free() == pages,
+		   "and nothing is left behind");
 }
 
 /* ---- what other CPUs have cached ---- */
@@ -236,7 +273,8 @@ static void test_flushes(void)
 
 	kt_promise(!module_memory_alloc(&a, small, MODULE_NEAR), "a module is loaded");
 	text = a.base;
-	kt_promise(!faults_in(write_to, text), "every CPU can write its text before it is protected");
+	kt_promise(!faults_in(write_to, text),
+		   "every CPU can write its text before it is protected");
 	module_memory_protect(&a);
 	kt_promise(faults_in(write_to, text) == nr_cpus, "and none after that");
 	kt_promise(!faults_in(read_from, text), "every CPU can read it");
@@ -277,10 +315,13 @@ static void test_names(void)
 	char word[] = "kt_word";
 	const char *name = ksym_name(word), *other = ksym_name("kt_other");
 
-	kt_promise(name && name != word && !strcmp(name, word) && !name[strlen(name) + 1], "a name is kept, with no parameters after it");
+	kt_promise(name && name != word && !strcmp(name, word) && !name[strlen(name) + 1],
+		   "a name is kept, with no parameters after it");
 	word[0] = 'x';
-	kt_promise(ksym_name("kt_word") == name && ksym_name("kt_other") == other && name != other, "equal names are kept once");
-	kt_promise(!ksym_name((char *)memset(kzalloc(5000), 'a', 4999)), "a name longer than a page is refused");
+	kt_promise(ksym_name("kt_word") == name && ksym_name("kt_other") == other && name != other,
+		   "equal names are kept once");
+	kt_promise(!ksym_name((char *)memset(kzalloc(5000), 'a', 4999)),
+		   "a name longer than a page is refused");
 }
 
 static void test_tables(void)
@@ -290,32 +331,45 @@ static void test_tables(void)
 
 	kt_promise(!load_visit(&a, MODULE_NEAR), "a module is loaded");
 	text = a.base;
-	kt_promise(!in_text(text) && !may_be_in_module(text), "its text is no text before its table is added");
+	kt_promise(!in_text(text) && !may_be_in_module(text),
+		   "its text is no text before its table is added");
 	first = table_of(&a, "kt_visit", "kt_second");
 	ksym_add(first);
-	kt_promise(!strcmp(ksym_lookup(text + 0x104, &offset, &size) ?: "", "kt_second") && offset == 4 && size == PAGE_SIZE - 0x100,
+	kt_promise(!strcmp(ksym_lookup(text + 0x104, &offset, &size) ?: "", "kt_second") &&
+			   offset == 4 && size == PAGE_SIZE - 0x100,
 		   "an address has a name, an offset and a size");
-	kt_promise(prints("%ps", text, "kt_visit [kt_a]") && prints("%pS", text + 8, "kt_visit+0x8/0x100 [kt_a]") &&
-			   prints("%pB", text + 0x100, "kt_visit+0x100/0x100 [kt_a]"), "which is printed with its module");
-	kt_promise(prints("%ps", (unsigned long)test_tables, "test_tables"), "the kernel's symbols have none");
-	kt_promise(in_text(text) && in_text(text + PAGE_SIZE - 4) && !in_text(text + PAGE_SIZE) && !in_text(text - 4),
+	kt_promise(prints("%ps", text, "kt_visit [kt_a]") &&
+			   prints("%pS", text + 8, "kt_visit+0x8/0x100 [kt_a]") &&
+			   prints("%pB", text + 0x100, "kt_visit+0x100/0x100 [kt_a]"),
+		   "which is printed with its module");
+	kt_promise(prints("%ps", (unsigned long)test_tables, "test_tables"),
+		   "the kernel's symbols have none");
+	kt_promise(in_text(text) && in_text(text + PAGE_SIZE - 4) && !in_text(text + PAGE_SIZE) &&
+			   !in_text(text - 4),
 		   "the module's text is text, and nothing beside it");
-	kt_promise(in_tracer(text + 0x200) && !in_tracer(text + 0x300) && !in_tracer(text), "its trampolines are the tracer's");
+	kt_promise(in_tracer(text + 0x200) && !in_tracer(text + 0x300) && !in_tracer(text),
+		   "its trampolines are the tracer's");
 	ksym_remove(first);
 	module_memory_free(&a);
-	kt_promise(prints("%ps", text, "kt_visit [kt_a]") && !in_text(text) && !in_tracer(text + 0x200) && !may_be_in_module(text),
+	kt_promise(prints("%ps", text, "kt_visit [kt_a]") && !in_text(text) &&
+			   !in_tracer(text + 0x200) && !may_be_in_module(text),
 		   "text that is gone keeps its names, but is no text");
-	kt_promise(!load_visit(&b, MODULE_NEAR) && b.base != text, "another module gets other addresses");
+	kt_promise(!load_visit(&b, MODULE_NEAR) && b.base != text,
+		   "another module gets other addresses");
 	module_memory_free(&b);
 	kt_promise(!load_visit(&b, text) && b.base == text, "unless it is placed there");
 	second = table_of(&b, "kt_visit", "kt_third");
 	ksym_add(second);
-	kt_promise(prints("%ps", text, "kt_visit [kt_b]") && prints("%ps", text + 0x100, "kt_third [kt_b]") && in_text(text), "the old names are forgotten");
+	kt_promise(prints("%ps", text, "kt_visit [kt_b]") &&
+			   prints("%ps", text + 0x100, "kt_third [kt_b]") && in_text(text),
+		   "the old names are forgotten");
 	ksym_remove(second);
 	module_memory_free(&b);
 }
 
-/* Two pages of text are gone; a page of it is another module's now, and a third module is loaded. */
+/*
+ * Two pages of text are gone; a page of it is another module's now, and a third module is loaded.
+ */
 static void test_overlap(void)
 {
 	static struct module c = {.name = "kt_c"};
@@ -323,21 +377,27 @@ static void test_overlap(void)
 	unsigned long text;
 	struct ksym_table *of_a, *of_b, *of_c;
 
-	kt_promise(!load_visit(&c, MODULE_NEAR) && !module_memory_alloc(&a, long_text, MODULE_NEAR), "two modules are loaded");
+	kt_promise(!load_visit(&c, MODULE_NEAR) && !module_memory_alloc(&a, long_text, MODULE_NEAR),
+		   "two modules are loaded");
 	text = a.base;
 	of_c = table_of(&c, "kt_first", "kt_second");
 	of_a = table_of(&a, "kt_long", "kt_longer");
 	ksym_add(of_c);
 	ksym_add(of_a);
-	kt_promise(in_text(text) && in_tracer(text + 0x200) && in_text(c.base), "the text of both is text");
+	kt_promise(in_text(text) && in_tracer(text + 0x200) && in_text(c.base),
+		   "the text of both is text");
 	ksym_remove(of_a);
-	kt_promise(!in_text(text) && !in_tracer(text + 0x200) && in_text(c.base), "what is gone is not, though another module is loaded");
+	kt_promise(!in_text(text) && !in_tracer(text + 0x200) && in_text(c.base),
+		   "what is gone is not, though another module is loaded");
 	kt_promise(prints("%ps", text + PAGE_SIZE, "kt_longer [kt_a]"), "it keeps its names");
 	module_memory_free(&a);
-	kt_promise(!load_visit(&b, text) && b.base == text, "another module takes a part of its place");
+	kt_promise(!load_visit(&b, text) && b.base == text,
+		   "another module takes a part of its place");
 	of_b = table_of(&b, "kt_short", "kt_shorter");
 	ksym_add(of_b);
-	kt_promise(prints("%ps", text, "kt_short [kt_b]") && !ksym_lookup(text + PAGE_SIZE, NULL, NULL), "then all of its names are forgotten");
+	kt_promise(prints("%ps", text, "kt_short [kt_b]") &&
+			   !ksym_lookup(text + PAGE_SIZE, NULL, NULL),
+		   "then all of its names are forgotten");
 	ksym_remove(of_b);
 	ksym_remove(of_c);
 	module_memory_free(&b);
@@ -364,7 +424,9 @@ static void test_many_gone(void)
 			kept++;
 			last = i;
 		}
-	kt_promise(kept == KSYM_GONE_MAX && last == 3 * KSYM_GONE_MAX - 1, "the last %u modules that are gone keep their names: %u do", KSYM_GONE_MAX, kept);
+	kt_promise(kept == KSYM_GONE_MAX && last == 3 * KSYM_GONE_MAX - 1,
+		   "the last %u modules that are gone keep their names: %u do", KSYM_GONE_MAX,
+		   kept);
 }
 
 /* ---- a stack through a module ---- */
@@ -412,7 +474,8 @@ static void test_stack(void)
 #else
 	at = frames(entries, count, "kt_visit+0x14/0x100 [kt_a]");
 #endif
-	kt_promise(at > 0 && prints("%ps", entries[at - 1] - 1, "nap") && prints("%ps", entries[at + 1] - 1, "nap_in_module"),
+	kt_promise(at > 0 && prints("%ps", entries[at - 1] - 1, "nap") &&
+			   prints("%ps", entries[at + 1] - 1, "nap_in_module"),
 		   "a thread's stack goes through a module's function");
 	stop = true;
 	thread_join(t);
@@ -433,11 +496,13 @@ static int test_module_memory(int argc, char **argv)
 		test_tables();
 		test_overlap();
 		test_stack();
-		test_many_gone(); /* the last one: afterwards no address near the image has an old name */
+		/* the last one: afterwards no address near the image has an old name */
+		test_many_gone();
 	}
 	return kt_end();
 }
-SHELL_COMMAND("test-module-memory", test_module_memory, "", "memory, protection and symbols of modules");
+SHELL_COMMAND("test-module-memory", test_module_memory, "",
+	      "memory, protection and symbols of modules");
 
 static long fail(long unused)
 {
@@ -461,4 +526,5 @@ static int break_module(int argc, char **argv)
 		((visit_t)a.base)(fail, 0);
 	return 0;
 }
-SHELL_COMMAND("break-module", break_module, "[text|rodata|data]", "write to a module's text or constants, execute its data, or panic in it");
+SHELL_COMMAND("break-module", break_module, "[text|rodata|data]",
+	      "write to a module's text or constants, execute its data, or panic in it");

@@ -1,19 +1,62 @@
-// needs: kern/loader/elf.c kern/loader/relocate.c kern/arch/arm64/reloc.c -Ikern/ftrace/tests/host -Ikern/loader/tests/arm64
+// needs: kern/loader/elf.c kern/loader/relocate.c kern/arch/arm64/reloc.c -Ikern/ftrace/tests/host
+// needs: -Ikern/loader/tests/arm64
 /* Relocations of arm64, at the limits of their ranges, compared with the assembler. */
 #define CROSS "aarch64-linux-gnu-"
 #define TARGET "aarch64-linux-gnu"
 #define AS_FLAGS ""
-#define CC_FLAGS "-mgeneral-regs-only -mno-outline-atomics -mbranch-protection=none -fpatchable-function-entry=2"
+#define CC_FLAGS \
+	"-mgeneral-regs-only -mno-outline-atomics -mbranch-protection=none " \
+	"-fpatchable-function-entry=2"
 #define CLANG_FLAGS "-mgeneral-regs-only -fpatchable-function-entry=2"
 #define OTHER_AS "riscv64-linux-gnu-as"
 #include "elf_test.h"
 
 extern "C" bool host_is_cortex_a53;
 
-enum { NONE = 256, ABS64, ABS32, ABS16, PREL64, PREL32, PREL16, UABS_G0, UABS_G0_NC, UABS_G1, UABS_G1_NC, UABS_G2, UABS_G2_NC,
-       UABS_G3, SABS_G0, SABS_G1, SABS_G2, LD_PREL_LO19, ADR_LO21, ADR_PG, ADR_PG_NC, ADD_LO12, LDST8, TSTBR14, CONDBR19,
-       JUMP26 = 282, CALL26, LDST16, LDST32, LDST64, PREL_G0, PREL_G0_NC, PREL_G1, PREL_G1_NC, PREL_G2, PREL_G2_NC, PREL_G3,
-       LDST128 = 299, GOTREL64 = 307, ADR_GOT_PAGE = 311, LD64_GOT, PLT32 = 314 };
+enum {
+	NONE = 256,
+	ABS64,
+	ABS32,
+	ABS16,
+	PREL64,
+	PREL32,
+	PREL16,
+	UABS_G0,
+	UABS_G0_NC,
+	UABS_G1,
+	UABS_G1_NC,
+	UABS_G2,
+	UABS_G2_NC,
+	UABS_G3,
+	SABS_G0,
+	SABS_G1,
+	SABS_G2,
+	LD_PREL_LO19,
+	ADR_LO21,
+	ADR_PG,
+	ADR_PG_NC,
+	ADD_LO12,
+	LDST8,
+	TSTBR14,
+	CONDBR19,
+	JUMP26 = 282,
+	CALL26,
+	LDST16,
+	LDST32,
+	LDST64,
+	PREL_G0,
+	PREL_G0_NC,
+	PREL_G1,
+	PREL_G1_NC,
+	PREL_G2,
+	PREL_G2_NC,
+	PREL_G3,
+	LDST128 = 299,
+	GOTREL64 = 307,
+	ADR_GOT_PAGE = 311,
+	LD64_GOT,
+	PLT32 = 314
+};
 
 TEST(arm64, branches_reach_to_their_limits)
 {
@@ -49,7 +92,8 @@ TEST(arm64, each_bit_of_an_offset_has_its_place)
 
 TEST(arm64, addresses_reach_to_their_limits)
 {
-	const char *zero = ".4byte 0x90000003", *max = ".4byte 0xf07fffe3", *min = ".4byte 0x90800003";
+	const char *zero = ".4byte 0x90000003", *max = ".4byte 0xf07fffe3",
+		   *min = ".4byte 0x90800003";
 	try_each({
 		{ADR_LO21, "adr x3, .", "adr x3, . + 0xfffff", 0xfffff, true, 0},
 		{ADR_LO21, "adr x3, .", "adr x3, . - 0x100000", -0x100000, true, 0},
@@ -80,18 +124,23 @@ TEST(arm64, no_adrp_ends_a_page_where_adr_reaches)
 	One one;
 	for (u32 at : {0xff4u, 0xff8u, 0xffcu}) {
 		reloc_put(one.text, 4, adrp);
-		EXPECT_EQ(0, arch_relocate(&one.elf, ADR_PG, one.text, PLACE + at, PLACE + 0x5123, 1));
+		EXPECT_EQ(0,
+			  arch_relocate(&one.elf, ADR_PG, one.text, PLACE + at, PLACE + 0x5123, 1));
 		/* 0x5000 - at, and five pages */
-		EXPECT_EQ(at < 0xff8 ? adrp | 1 << 29 | 1 << 5 : adr | (0x5000 - at) >> 2 << 5, reloc_get(one.text, 4)) << at;
+		EXPECT_EQ(at < 0xff8 ? adrp | 1 << 29 | 1 << 5 : adr | (0x5000 - at) >> 2 << 5,
+			  reloc_get(one.text, 4))
+			<< at;
 	}
 	for (long far : {0x100000l, -0xff000l}) { /* adr reaches 1 MiB */
 		reloc_put(one.text, 4, adrp);
-		EXPECT_EQ(0, arch_relocate(&one.elf, ADR_PG, one.text, PLACE + 0xff8, PLACE + far, 1));
+		EXPECT_EQ(0,
+			  arch_relocate(&one.elf, ADR_PG, one.text, PLACE + 0xff8, PLACE + far, 1));
 		EXPECT_EQ(adr, reloc_get(one.text, 4) & 0x9f00001f) << far;
 	}
 	for (long far : {0x101000l, -0x100000l}) {
 		reloc_put(one.text, 4, adrp);
-		EXPECT_EQ(0, arch_relocate(&one.elf, ADR_PG, one.text, PLACE + 0xffc, PLACE + far, 1));
+		EXPECT_EQ(0,
+			  arch_relocate(&one.elf, ADR_PG, one.text, PLACE + 0xffc, PLACE + far, 1));
 		EXPECT_EQ(adrp, reloc_get(one.text, 4) & 0x9f00001f) << far;
 	}
 }
@@ -104,37 +153,58 @@ TEST(arm64, an_adrp_that_a_cortex_a53_may_mistake_is_refused_there)
 	Linked m(file);
 	host_is_cortex_a53 = false;
 	EXPECT_EQ(-ERANGE, m.err);
-	EXPECT_EQ("module m: relocation R_AARCH64_ADR_PREL_PG_HI21 (type 275) at .text+0xff8 ends a page, where a Cortex-A53 may use "
-		  "a wrong address (erratum 843419), and adr does not reach 0x10400000 (printk)\n", said);
+	EXPECT_EQ("module m: relocation R_AARCH64_ADR_PREL_PG_HI21 (type 275) at .text+0xff8 ends "
+		  "a page, where a Cortex-A53 may use "
+		  "a wrong address (erratum 843419), and adr does not reach 0x10400000 (printk)\n",
+		  said);
 }
 
 TEST(arm64, moves_of_16_bits_hold_their_part)
 {
 	const long v = 0x1234567890abcdef;
-	const char *z = "movz x3, 0", *k = "movk x3, 0", *k1 = "movk x3, 0, lsl 16", *k2 = "movk x3, 0, lsl 32", *k3 = "movk x3, 0, lsl 48",
+	const char *z = "movz x3, 0", *k = "movk x3, 0", *k1 = "movk x3, 0, lsl 16",
+		   *k2 = "movk x3, 0, lsl 32", *k3 = "movk x3, 0, lsl 48",
 		   *z1 = "movz x3, 0, lsl 16", *z2 = "movz x3, 0, lsl 32";
 	try_each({
-		{UABS_G0, z, "movz x3, 0xffff", 0xffff, false, 0}, {UABS_G0, z, "", 0x10000, false, -ERANGE}, {UABS_G0, z, "", -1, false, -ERANGE},
-		{UABS_G1, z1, "movz x3, 0xffff, lsl 16", 0xffffffff, false, 0}, {UABS_G1, z1, "", 0x100000000, false, -ERANGE},
-		{UABS_G2, z2, "movz x3, 0xffff, lsl 32", 0xffffffffffff, false, 0}, {UABS_G2, z2, "", 0x1000000000000, false, -ERANGE},
+		{UABS_G0, z, "movz x3, 0xffff", 0xffff, false, 0},
+		{UABS_G0, z, "", 0x10000, false, -ERANGE},
+		{UABS_G0, z, "", -1, false, -ERANGE},
+		{UABS_G1, z1, "movz x3, 0xffff, lsl 16", 0xffffffff, false, 0},
+		{UABS_G1, z1, "", 0x100000000, false, -ERANGE},
+		{UABS_G2, z2, "movz x3, 0xffff, lsl 32", 0xffffffffffff, false, 0},
+		{UABS_G2, z2, "", 0x1000000000000, false, -ERANGE},
 		{UABS_G3, k3, "movk x3, 0x1234, lsl 48", v, false, 0},
-		{UABS_G0_NC, k, "movk x3, 0xcdef", v, false, 0}, {UABS_G1_NC, k1, "movk x3, 0x90ab, lsl 16", v, false, 0},
+		{UABS_G0_NC, k, "movk x3, 0xcdef", v, false, 0},
+		{UABS_G1_NC, k1, "movk x3, 0x90ab, lsl 16", v, false, 0},
 		{UABS_G2_NC, k2, "movk x3, 0x5678, lsl 32", v, false, 0},
-		{SABS_G0, z, "movz x3, 0xffff", 0xffff, false, 0}, {SABS_G0, z, "movn x3, 0xffff", -0x10000, false, 0},
-		{SABS_G0, z, "movn x3, 1", -2, false, 0}, {SABS_G0, "movn x3, 0", "movz x3, 2", 2, false, 0},
-		{SABS_G0, z, "", 0x10000, false, -ERANGE}, {SABS_G0, z, "", -0x10001, false, -ERANGE},
-		{SABS_G1, z1, "movz x3, 0xffff, lsl 16", 0xffffffff, false, 0}, {SABS_G1, z1, "movn x3, 0xffff, lsl 16", -0x100000000, false, 0},
-		{SABS_G1, z1, "", 0x100000000, false, -ERANGE}, {SABS_G1, z1, "", -0x100000001, false, -ERANGE},
-		{SABS_G2, z2, "movz x3, 0xffff, lsl 32", 0xffffffffffff, false, 0}, {SABS_G2, z2, "movn x3, 0xffff, lsl 32", -0x1000000000000, false, 0},
-		{SABS_G2, z2, "", 0x1000000000000, false, -ERANGE}, {SABS_G2, z2, "", -0x1000000000001, false, -ERANGE},
-		{PREL_G0, z, "movz x3, 0xffff", 0xffff, true, 0}, {PREL_G0, z, "movn x3, 0xffff", -0x10000, true, 0},
-		{PREL_G0, z, "", 0x10000, true, -ERANGE}, {PREL_G0, z, "", -0x10001, true, -ERANGE},
-		{PREL_G1, z1, "movz x3, 0xffff, lsl 16", 0xffffffff, true, 0}, {PREL_G1, z1, "", 0x100000000, true, -ERANGE},
+		{SABS_G0, z, "movz x3, 0xffff", 0xffff, false, 0},
+		{SABS_G0, z, "movn x3, 0xffff", -0x10000, false, 0},
+		{SABS_G0, z, "movn x3, 1", -2, false, 0},
+		{SABS_G0, "movn x3, 0", "movz x3, 2", 2, false, 0},
+		{SABS_G0, z, "", 0x10000, false, -ERANGE},
+		{SABS_G0, z, "", -0x10001, false, -ERANGE},
+		{SABS_G1, z1, "movz x3, 0xffff, lsl 16", 0xffffffff, false, 0},
+		{SABS_G1, z1, "movn x3, 0xffff, lsl 16", -0x100000000, false, 0},
+		{SABS_G1, z1, "", 0x100000000, false, -ERANGE},
+		{SABS_G1, z1, "", -0x100000001, false, -ERANGE},
+		{SABS_G2, z2, "movz x3, 0xffff, lsl 32", 0xffffffffffff, false, 0},
+		{SABS_G2, z2, "movn x3, 0xffff, lsl 32", -0x1000000000000, false, 0},
+		{SABS_G2, z2, "", 0x1000000000000, false, -ERANGE},
+		{SABS_G2, z2, "", -0x1000000000001, false, -ERANGE},
+		{PREL_G0, z, "movz x3, 0xffff", 0xffff, true, 0},
+		{PREL_G0, z, "movn x3, 0xffff", -0x10000, true, 0},
+		{PREL_G0, z, "", 0x10000, true, -ERANGE},
+		{PREL_G0, z, "", -0x10001, true, -ERANGE},
+		{PREL_G1, z1, "movz x3, 0xffff, lsl 16", 0xffffffff, true, 0},
+		{PREL_G1, z1, "", 0x100000000, true, -ERANGE},
 		{PREL_G1, z1, "", -0x100000001, true, -ERANGE},
-		{PREL_G2, z2, "movz x3, 0xffff, lsl 32", 0xffffffffffff, true, 0}, {PREL_G2, z2, "", 0x1000000000000, true, -ERANGE},
+		{PREL_G2, z2, "movz x3, 0xffff, lsl 32", 0xffffffffffff, true, 0},
+		{PREL_G2, z2, "", 0x1000000000000, true, -ERANGE},
 		{PREL_G2, z2, "", -0x1000000000001, true, -ERANGE},
-		{PREL_G0_NC, k, "movk x3, 0xcdef", v, true, 0}, {PREL_G1_NC, k1, "movk x3, 0x90ab, lsl 16", v, true, 0},
-		{PREL_G2_NC, k2, "movk x3, 0x5678, lsl 32", v, true, 0}, {PREL_G3, k3, "movk x3, 0x1234, lsl 48", v, true, 0},
+		{PREL_G0_NC, k, "movk x3, 0xcdef", v, true, 0},
+		{PREL_G1_NC, k1, "movk x3, 0x90ab, lsl 16", v, true, 0},
+		{PREL_G2_NC, k2, "movk x3, 0x5678, lsl 32", v, true, 0},
+		{PREL_G3, k3, "movk x3, 0x1234, lsl 48", v, true, 0},
 		{PREL_G3, "movz x3, 0, lsl 48", "movn x3, 1, lsl 48", -0x1000000000001, true, 0},
 		{PREL_G3, k3, "movk x3, 0xfffe, lsl 48", -0x1000000000001, true, 0},
 	});
@@ -179,7 +249,8 @@ static unsigned long plt_target(u8 *entry, unsigned long pc)
 
 TEST(arm64, a_call_out_of_reach_takes_an_entry_of_the_plt)
 {
-	for (long far : {0x8000000l, -0x8000004l, 0x7ffffffcl, -0x80000000l, 0xfffff000l, -0x100000000l}) {
+	for (long far :
+	     {0x8000000l, -0x8000004l, 0x7ffffffcl, -0x80000000l, 0xfffff000l, -0x100000000l}) {
 		One one;
 		reloc_put(one.text, 4, 0x94000000);
 		ASSERT_EQ(0, one.apply(CALL26, PLACE + far));
@@ -191,16 +262,19 @@ TEST(arm64, a_call_out_of_reach_takes_an_entry_of_the_plt)
 	EXPECT_EQ(-ERANGE, one.apply(CALL26, PLACE - 0x100001000));
 	EXPECT_EQ(-EINVAL, one.apply(CALL26, PLACE + 0x10000002));
 	one.slots[1].plt = 0;
-	EXPECT_EQ(-ERANGE, one.apply(CALL26, PLACE + 0x8000000)) << "no entry, as for a symbol of the module itself";
+	EXPECT_EQ(-ERANGE, one.apply(CALL26, PLACE + 0x8000000))
+		<< "no entry, as for a symbol of the module itself";
 }
 
 TEST(arm64, entries_are_shared_and_counted)
 {
-	Linked m(assemble("bl far\nb far\nbl near\nbl own\nown: adrp x0, :got:far\nldr x0, [x0, :got_lo12:far]\n"
+	Linked m(assemble("bl far\nb far\nbl near\nbl own\nown: adrp x0, :got:far\nldr x0, [x0, "
+			  ":got_lo12:far]\n"
 			  "adrp x0, :got:near\nldr x0, [x0, :got_lo12:near]\n"),
 		 {{"near", TEXT + 0x1000}, {"far", TEXT + 0x10000000}});
 	ASSERT_EQ(0, m.err) << said;
-	EXPECT_EQ(2u, m.elf.plts) << "far and near: where near is, is not known when the file is opened";
+	EXPECT_EQ(2u, m.elf.plts)
+		<< "far and near: where near is, is not known when the file is opened";
 	EXPECT_EQ(2u, m.elf.gots);
 	EXPECT_EQ(m.elf.plt + 24, m.elf.size[MODULE_TEXT]);
 	EXPECT_EQ(16u, m.elf.size[MODULE_RODATA]);
@@ -219,7 +293,8 @@ TEST(arm64, entries_are_shared_and_counted)
 
 TEST(arm64, a_call_of_a_missing_weak_function_is_a_nop)
 {
-	Linked m(assemble(".weak absent\nbl absent\nb absent\n.data\n.8byte absent\n"), {}, 0xffffffff80000000ul);
+	Linked m(assemble(".weak absent\nbl absent\nb absent\n.data\n.8byte absent\n"), {},
+		 0xffffffff80000000ul);
 	ASSERT_EQ(0, m.err) << said;
 	EXPECT_EQ(0xd503201fu, reloc_get(m.elf.memory[MODULE_TEXT], 4));
 	EXPECT_EQ(0xd503201fu, reloc_get(m.elf.memory[MODULE_TEXT] + 4, 4));
@@ -230,10 +305,14 @@ TEST(arm64, what_is_out_of_reach_is_named)
 {
 	Linked m(assemble("nop\nadr x0, printk\n"));
 	EXPECT_EQ(-ERANGE, m.err);
-	EXPECT_EQ("module m: relocation R_AARCH64_ADR_PREL_LO21 (type 274) at .text+0x4 does not reach 0x10400000 (printk)\n", said);
+	EXPECT_EQ("module m: relocation R_AARCH64_ADR_PREL_LO21 (type 274) at .text+0x4 does not "
+		  "reach 0x10400000 (printk)\n",
+		  said);
 	Linked n(assemble("nop\nadrp x0, printk\nldr x0, [x0, :lo12:printk + 4]\n"));
 	EXPECT_EQ(-ERANGE, n.err);
-	EXPECT_EQ("module m: relocation R_AARCH64_LDST64_ABS_LO12_NC (type 286) at .text+0x8 needs an aligned address, not 0x10400004 (printk)\n", said);
+	EXPECT_EQ("module m: relocation R_AARCH64_LDST64_ABS_LO12_NC (type 286) at .text+0x8 needs "
+		  "an aligned address, not 0x10400004 (printk)\n",
+		  said);
 	Linked o(assemble("bl printk + 4\n"), {{"printk", TEXT + 0x10000000}});
 	EXPECT_EQ(-ERANGE, o.err) << "an entry of the PLT is for the symbol itself";
 }
@@ -242,7 +321,9 @@ TEST(arm64, thread_local_and_other_code_is_refused_by_name)
 {
 	Linked m(assemble("nop\nldr x0, [x0, :gotpage_lo15:printk]\n"));
 	EXPECT_EQ(-ENOEXEC, m.err);
-	EXPECT_EQ("module m: relocation R_AARCH64_LD64_GOTPAGE_LO15 (type 313) at .text+0x4 is not supported\n", said);
+	EXPECT_EQ("module m: relocation R_AARCH64_LD64_GOTPAGE_LO15 (type 313) at .text+0x4 is not "
+		  "supported\n",
+		  said);
 	Linked n(assemble("nop\nadd x0, x0, :tprel_lo12:printk\n"));
 	EXPECT_EQ(-ENOEXEC, n.err);
 	EXPECT_EQ("module m: symbol 'printk' is thread-local or found at run time (IFUNC)\n", said);
@@ -253,5 +334,7 @@ TEST(arm64, thread_local_and_other_code_is_refused_by_name)
 	EXPECT_EQ(0u, said.find("module m: relocation unknown (type 549) at .text+0x")) << said;
 	Linked o(assemble("adrp x0, :got:printk + 8\n"));
 	EXPECT_EQ(-ENOEXEC, o.err);
-	EXPECT_EQ("module m: relocation R_AARCH64_ADR_GOT_PAGE (type 311) at .text+0x0 has an addend\n", said);
+	EXPECT_EQ("module m: relocation R_AARCH64_ADR_GOT_PAGE (type 311) at .text+0x0 has an "
+		  "addend\n",
+		  said);
 }

@@ -1,16 +1,45 @@
-// needs: kern/loader/elf.c kern/loader/relocate.c kern/arch/riscv64/reloc.c -Ikern/ftrace/tests/host -Ikern/loader/tests/riscv64 -Wno-volatile
+// needs: kern/loader/elf.c kern/loader/relocate.c kern/arch/riscv64/reloc.c
+// needs: -Ikern/ftrace/tests/host -Ikern/loader/tests/riscv64 -Wno-volatile
 /* Relocations of riscv64, at the limits of their ranges, compared with the assembler. */
 #define CROSS "riscv64-linux-gnu-"
 #define TARGET "riscv64-linux-gnu"
 #define AS_FLAGS "-march=rv64ima_zicsr_zifencei -mabi=lp64 -mno-relax"
 #define CC_FLAGS                                                                              \
-	"-march=rv64ima_zicsr_zifencei -mabi=lp64 -mcmodel=medany -mno-relax -msmall-data-limit=0 -fpatchable-function-entry=1"
-#define CLANG_FLAGS "-march=rv64ima -mabi=lp64 -mcmodel=medany -mno-relax -fpatchable-function-entry=1"
+	"-march=rv64ima_zicsr_zifencei -mabi=lp64 -mcmodel=medany -mno-relax " \
+	"-msmall-data-limit=0 -fpatchable-function-entry=1"
+#define CLANG_FLAGS \
+	"-march=rv64ima -mabi=lp64 -mcmodel=medany -mno-relax -fpatchable-function-entry=1"
 #define OTHER_AS "aarch64-linux-gnu-as"
 #include "elf_test.h"
 
-enum { R_32 = 1, R_64 = 2, BRANCH = 16, JAL, CALL, CALL_PLT, GOT_HI20, PCREL_HI20 = 23, LO_I, LO_S, HI20, LO12_I, LO12_S, TPREL_HI20,
-       ADD8 = 33, SUB8 = 37, ALIGN = 43, RVC_JUMP = 45, RELAX = 51, SUB6 = 52, SET6, SET8, SET16, SET32, PCREL_32, PLT32 = 59 };
+enum {
+	R_32 = 1,
+	R_64 = 2,
+	BRANCH = 16,
+	JAL,
+	CALL,
+	CALL_PLT,
+	GOT_HI20,
+	PCREL_HI20 = 23,
+	LO_I,
+	LO_S,
+	HI20,
+	LO12_I,
+	LO12_S,
+	TPREL_HI20,
+	ADD8 = 33,
+	SUB8 = 37,
+	ALIGN = 43,
+	RVC_JUMP = 45,
+	RELAX = 51,
+	SUB6 = 52,
+	SET6,
+	SET8,
+	SET16,
+	SET32,
+	PCREL_32,
+	PLT32 = 59
+};
 
 TEST(riscv64, branches_and_jumps_reach_to_their_limits)
 {
@@ -47,9 +76,12 @@ TEST(riscv64, pairs_reach_to_their_limits)
 {
 	for (u32 type : {CALL, CALL_PLT})
 		try_each({
-			{type, "auipc ra, 0\njalr ra", "auipc ra, 0x7ffff\njalr ra, 2044(ra)", 0x7ffff7fc, true, 0},
-			{type, "auipc t1, 0\njalr x0, 0(t1)", "auipc t1, 0x80000\njalr x0, -2048(t1)", -0x80000800l, true, 0},
-			{type, "auipc ra, 0\njalr ra", "auipc ra, 1\njalr ra, -2048(ra)", 0x800, true, 0},
+			{type, "auipc ra, 0\njalr ra", "auipc ra, 0x7ffff\njalr ra, 2044(ra)",
+			 0x7ffff7fc, true, 0},
+			{type, "auipc t1, 0\njalr x0, 0(t1)",
+			 "auipc t1, 0x80000\njalr x0, -2048(t1)", -0x80000800l, true, 0},
+			{type, "auipc ra, 0\njalr ra", "auipc ra, 1\njalr ra, -2048(ra)", 0x800,
+			 true, 0},
 			{type, "auipc ra, 0\njalr ra", "", 0x7ffff800, true, -ERANGE},
 			{type, "auipc ra, 0\njalr ra", "", -0x80000804l, true, -ERANGE},
 			{type, "auipc ra, 0\njalr ra", "", 2, true, -EINVAL},
@@ -121,7 +153,8 @@ TEST(riscv64, nops_that_do_not_align_are_refused)
 		for (u64 nops : {0, 4, 12, 28, 4092}) {
 			u64 to = nops == 0 ? 1 : nops + 4;
 			One one;
-			EXPECT_EQ((at + nops) % to ? -EINVAL : 0, one.apply(ALIGN, nops, at)) << nops << " bytes at " << at;
+			EXPECT_EQ((at + nops) % to ? -EINVAL : 0, one.apply(ALIGN, nops, at))
+				<< nops << " bytes at " << at;
 		}
 	One one;
 	EXPECT_EQ(-EINVAL, one.apply(ALIGN, 4096));
@@ -149,9 +182,14 @@ TEST(riscv64, a_low_part_follows_its_label)
 		v:	.8byte 0
 		)"));
 		ASSERT_EQ(0, m.err) << said;
-		auto high = [&](u32 at) { return TEXT + at + (s32)(m.word(TEXT + at) & 0xfffff000); };
+		auto high = [&](u32 at) {
+			return TEXT + at + (s32)(m.word(TEXT + at) & 0xfffff000);
+		};
 		auto low = [&](u32 at) { return (s32)m.word(TEXT + at) >> 20; };
-		auto low_s = [&](u32 at) { s32 w = m.word(TEXT + at); return (w >> 25) * 32 + (w >> 7 & 31); };
+		auto low_s = [&](u32 at) {
+			s32 w = m.word(TEXT + at);
+			return (w >> 25) * 32 + (w >> 7 & 31);
+		};
 		EXPECT_EQ(0x1050000cu, high(12) + low(4));
 		EXPECT_EQ(DATA, high(20) + low_s(24));
 		EXPECT_EQ(DATA, high(20) + low(28));
@@ -163,9 +201,12 @@ TEST(riscv64, a_low_part_follows_its_label)
 
 TEST(riscv64, a_low_part_without_its_label_is_refused)
 {
-	Linked m(assemble("label: nop\naddi a0, a0, %pcrel_lo(label)\nauipc a0, %pcrel_hi(printk)\n"));
+	Linked m(assemble(
+		"label: nop\naddi a0, a0, %pcrel_lo(label)\nauipc a0, %pcrel_hi(printk)\n"));
 	EXPECT_EQ(-ENOEXEC, m.err);
-	EXPECT_EQ("module m: relocation R_RISCV_PCREL_LO12_I (type 24) at .text+0x4 has no HI20 relocation at its label, 0x10000000 (label)\n", said);
+	EXPECT_EQ("module m: relocation R_RISCV_PCREL_LO12_I (type 24) at .text+0x4 has no HI20 "
+		  "relocation at its label, 0x10000000 (label)\n",
+		  said);
 }
 
 TEST(riscv64, lookups_of_labels_are_bounded)
@@ -182,10 +223,13 @@ TEST(riscv64, lookups_of_labels_are_bounded)
 
 TEST(riscv64, a_missing_weak_symbol_takes_no_reach)
 {
-	Linked m(assemble(".weak absent\ncall absent\n1: auipc a0, %pcrel_hi(absent)\naddi a0, a0, %pcrel_lo(1b)\n"
-			  "lla a1, absent + 0x1234\n"), {}, 0xffffffff80000000ul);
+	Linked m(assemble(".weak absent\ncall absent\n1: auipc a0, %pcrel_hi(absent)\naddi a0, a0, "
+			  "%pcrel_lo(1b)\n"
+			  "lla a1, absent + 0x1234\n"),
+		 {}, 0xffffffff80000000ul);
 	ASSERT_EQ(0, m.err) << said;
-	Bytes want = text_of(assemble("auipc ra, 0\njalr ra, 0(x0)\nlui a0, 0\naddi a0, a0, 0\nlui a1, 1\naddi a1, a1, 0x234\n"));
+	Bytes want = text_of(assemble("auipc ra, 0\njalr ra, 0(x0)\nlui a0, 0\naddi a0, a0, 0\nlui "
+				      "a1, 1\naddi a1, a1, 0x234\n"));
 	EXPECT_EQ(want, Bytes(m.elf.memory[MODULE_TEXT], m.elf.memory[MODULE_TEXT] + want.size()));
 }
 
@@ -193,12 +237,16 @@ TEST(riscv64, what_is_out_of_reach_is_named)
 {
 	Linked m(assemble("nop\njal printk\n"));
 	EXPECT_EQ(-ERANGE, m.err);
-	EXPECT_EQ("module m: relocation R_RISCV_JAL (type 17) at .text+0x4 does not reach 0x10400000 (printk)\n", said);
+	EXPECT_EQ("module m: relocation R_RISCV_JAL (type 17) at .text+0x4 does not reach "
+		  "0x10400000 (printk)\n",
+		  said);
 	Linked n(assemble(".data\nv: .byte 1,2\n.text\njal v + 1\n"), {}, TEXT);
 	EXPECT_EQ(-ERANGE, n.err);
 	Linked o(assemble("nop\ncall printk + 2\n"));
 	EXPECT_EQ(-ERANGE, o.err);
-	EXPECT_EQ("module m: relocation R_RISCV_CALL_PLT (type 19) at .text+0x4 needs an aligned address, not 0x10400002 (printk)\n", said);
+	EXPECT_EQ("module m: relocation R_RISCV_CALL_PLT (type 19) at .text+0x4 needs an aligned "
+		  "address, not 0x10400002 (printk)\n",
+		  said);
 }
 
 TEST(riscv64, compressed_and_thread_local_code_is_refused_by_name)
@@ -206,10 +254,12 @@ TEST(riscv64, compressed_and_thread_local_code_is_refused_by_name)
 	Bytes b = good();
 	rela(b).type = RVC_JUMP;
 	Linked m(b);
-	EXPECT_EQ(0u, said.find("module m: relocation R_RISCV_RVC_JUMP (type 45) at .text+0x")) << said;
+	EXPECT_EQ(0u, said.find("module m: relocation R_RISCV_RVC_JUMP (type 45) at .text+0x"))
+		<< said;
 	rela(b).type = TPREL_HI20;
 	Linked n(b);
-	EXPECT_EQ(0u, said.find("module m: relocation R_RISCV_TPREL_HI20 (type 29) at .text+0x")) << said;
+	EXPECT_EQ(0u, said.find("module m: relocation R_RISCV_TPREL_HI20 (type 29) at .text+0x"))
+		<< said;
 	Linked o(assemble("lui a0, %tprel_hi(printk)\n"));
 	EXPECT_EQ(-ENOEXEC, o.err);
 	EXPECT_EQ("module m: symbol 'printk' is thread-local or found at run time (IFUNC)\n", said);

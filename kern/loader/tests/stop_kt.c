@@ -64,9 +64,11 @@ static void test_nobody_runs(void)
 	stop = true;
 	for (unsigned i = 1; i < nr_cpus; i++)
 		thread_join(t[i]);
-	kt_promise(!changed, "no other CPU counts on while the machine is stopped (%d do)", changed);
+	kt_promise(!changed, "no other CPU counts on while the machine is stopped (%d do)",
+		   changed);
 	kt_promise(nr_cpus == 1 || free, "they do otherwise");
-	kt_promise(!irqs_disabled() && preemptible(), "afterwards interrupts and preemption are on");
+	kt_promise(!irqs_disabled() && preemptible(),
+		   "afterwards interrupts and preemption are on");
 }
 
 /* How often the loops of the stopped CPUs go round in 1 ms. */
@@ -91,7 +93,10 @@ static void test_stopped_cpus_sleep(void)
 		sleep_ns(1000000);
 		polled += stop_machine(count_touches, NULL) > 10;
 	}
-	kt_promise(polled < 15, "stopped CPUs wait for an interrupt, and do not poll (they did in %d of 50 stops)", polled);
+	kt_promise(
+		polled < 15,
+		"stopped CPUs wait for an interrupt, and do not poll (they did in %d of 50 stops)",
+		polled);
 }
 
 /* ---- with calls between CPUs, and with itself ---- */
@@ -135,9 +140,11 @@ static void test_with_others(void)
 		t[i] = kthread_run(stopper, (void *)i, i, "stopper");
 	for (unsigned i = 0; i < nr_cpus; i++)
 		wrong += thread_join(t[i]);
-	kt_promise(!wrong && stops == ROUNDS * nr_cpus && inside == stops, "each call runs its function once, alone, and returns its value (%lu of %u)",
+	kt_promise(!wrong && stops == ROUNDS * nr_cpus && inside == stops,
+		   "each call runs its function once, alone, and returns its value (%lu of %u)",
 		   (unsigned long)stops, ROUNDS * nr_cpus);
-	kt_promise(called == ROUNDS * nr_cpus * nr_cpus, "calls between CPUs go on beside it (%lu of %u)", (unsigned long)called,
+	kt_promise(called == ROUNDS * nr_cpus * nr_cpus,
+		   "calls between CPUs go on beside it (%lu of %u)", (unsigned long)called,
 		   ROUNDS * nr_cpus * nr_cpus);
 }
 
@@ -158,7 +165,9 @@ static void test_crossing(void)
 	t = kthread_run(caller, NULL, 1, "caller");
 	while (!(READ_ONCE(cpu_of(2)->ipi_work) & 1 << IPI_CALL))
 		cpu_relax();
-	kt_promise(stop_machine(add_stop, NULL) == 7, "a CPU that is about to send an IPI does not keep the machine from being stopped");
+	kt_promise(
+		stop_machine(add_stop, NULL) == 7,
+		"a CPU that is about to send an IPI does not keep the machine from being stopped");
 	stop = true;
 	thread_join(t);
 	set_cpu_affinity(-1);
@@ -229,7 +238,8 @@ static bool finds(unsigned cpu, void *function, int want, struct thread *t)
 
 static __noipa void ask_from_here(void)
 {
-	kt_promise(finds(0, ask_from_here, 1, current), "a thread that asks about the function that it is in itself is found");
+	kt_promise(finds(0, ask_from_here, 1, current),
+		   "a thread that asks about the function that it is in itself is found");
 	barrier();
 }
 
@@ -246,11 +256,16 @@ static void test_inside(void)
 	while (READ_ONCE(naps->state) != THREAD_SLEEPING || !counters[0] || !thread_done(ended))
 		sleep_ns(1000000);
 	for (unsigned cpu = 0; cpu < nr_cpus; cpu += MAX(last, 1)) {
-		kt_promise(finds(cpu, nap_here, 1, naps), "a sleeping thread is found, from CPU %u", cpu);
-		kt_promise(finds(cpu, spin_here, 1, spins), "a running or preempted thread is found, from CPU %u", cpu);
-		kt_promise(finds(cpu, never_returns_to_me, 1, naps) && finds(cpu, spinner, 1, spins), "so are their callers");
+		kt_promise(finds(cpu, nap_here, 1, naps), "a sleeping thread is found, from CPU %u",
+			   cpu);
+		kt_promise(finds(cpu, spin_here, 1, spins),
+			   "a running or preempted thread is found, from CPU %u", cpu);
+		kt_promise(finds(cpu, never_returns_to_me, 1, naps) &&
+				   finds(cpu, spinner, 1, spins),
+			   "so are their callers");
 		kt_promise(finds(cpu, ends_at_once, 0, NULL), "a thread that has ended is not");
-		kt_promise(finds(cpu, unused_here, 0, NULL), "no thread is in a function that nobody calls");
+		kt_promise(finds(cpu, unused_here, 0, NULL),
+			   "no thread is in a function that nobody calls");
 	}
 	ask_from_here();
 	stop = true;
@@ -258,7 +273,8 @@ static void test_inside(void)
 	thread_join(naps);
 	thread_join(spins);
 	thread_join(ended);
-	kt_promise(finds(0, nap_here, 0, NULL) && finds(0, spin_here, 0, NULL), "threads that have left are not found");
+	kt_promise(finds(0, nap_here, 0, NULL) && finds(0, spin_here, 0, NULL),
+		   "threads that have left are not found");
 	unused_here();
 }
 
@@ -285,7 +301,8 @@ static void test_late(void)
 	set_cpu_affinity(0);
 	kt_wait(READ_ONCE(masked));
 	stops = 0;
-	kt_promise(stop_machine(add_stop, NULL) == -ETIMEDOUT && !stops, "if a CPU does not come, the function is not called");
+	kt_promise(stop_machine(add_stop, NULL) == -ETIMEDOUT && !stops,
+		   "if a CPU does not come, the function is not called");
 	kt_promise(stop_machine(add_stop, NULL) == 7 && stops == 1, "the next call waits for it");
 	thread_join(t);
 	kt_promise(stop_machine(add_stop, NULL) == 7 && stops == 2, "and all is as before");
@@ -309,4 +326,5 @@ static int test_stop(int argc, char **argv)
 	test_inside();
 	return kt_end();
 }
-SHELL_COMMAND("test-stop", test_stop, "[late|crossing]", "stop all other CPUs; find the threads inside a function");
+SHELL_COMMAND("test-stop", test_stop, "[late|crossing]",
+	      "stop all other CPUs; find the threads inside a function");

@@ -33,7 +33,10 @@ void page_free(void *page, unsigned)
 }
 struct ksym_table *ksym_table_new(u32 count)
 {
-	ksym_table *table = (ksym_table *)(no_table ? nullptr : calloc(1, sizeof(ksym_table) + count * sizeof(table->symbol[0])));
+	ksym_table *table =
+		(ksym_table *)(no_table ? nullptr
+					: calloc(1, sizeof(ksym_table) +
+							    count * sizeof(table->symbol[0])));
 	if (table)
 		table->count = count;
 	return table;
@@ -87,7 +90,8 @@ struct Named {
 		said.clear();
 		err = module_name_functions(&m, &elf, 0xff000);
 		for (u32 i = 0; !err && i < m.symbols->count; i++)
-			functions.push_back({m.symbols->symbol[i].addr - BASE, m.symbols->symbol[i].name});
+			functions.push_back(
+				{m.symbols->symbol[i].addr - BASE, m.symbols->symbol[i].name});
 	}
 	~Named()
 	{
@@ -109,7 +113,8 @@ TEST(symbols, are_sorted_and_of_several_names_for_an_address_the_first_stays)
 {
 	Named n({{32, "c"}, {0, "a"}, {16, "b"}, {16, "alias"}, {0, "alias"}});
 	ASSERT_EQ(0, n.err) << said;
-	EXPECT_EQ((Functions{{0, "a"}, {16, "b"}, {32, "c"}, {0xff000, "ftrace_island_m"}}), n.functions);
+	EXPECT_EQ((Functions{{0, "a"}, {16, "b"}, {32, "c"}, {0xff000, "ftrace_island_m"}}),
+		  n.functions);
 }
 
 TEST(symbols, too_many_functions_are_refused)

@@ -1,4 +1,7 @@
-/* For module_kt.c and run_qemu.py: its init does what the parameters say, and then faults, or fails. */
+/*
+ * For module_kt.c and run_qemu.py: its init does what the parameters say, and then faults, or
+ * fails.
+ */
 #include "file.h"
 #include "lock.h"
 #include "module.h"
@@ -10,7 +13,8 @@ module_param(after, charp);
 static bool fails;
 module_param(fails, bool);
 
-static notrace void see_call(unsigned long ip, unsigned long parent_ip, struct ftrace_ops *op, struct ftrace_regs *regs)
+static notrace void see_call(unsigned long ip, unsigned long parent_ip, struct ftrace_ops *op,
+			     struct ftrace_regs *regs)
 {
 }
 static struct mutex mutex = MUTEX_INIT;

@@ -41,7 +41,9 @@ long mt_params(int which)
 }
 EXPORT_SYMBOL(mt_params);
 
-/* Call @through from inside the module; afterwards there is work left, so that it is no tail call. */
+/*
+ * Call @through from inside the module; afterwards there is work left, so that it is no tail call.
+ */
 __noinline int mt_call(int x, int (*through)(int))
 {
 	int got = through(x);

@@ -1,4 +1,7 @@
-/* For module_kt.c: its init fails, and leaves a kprobe in the module. The export tells the test where that is. */
+/*
+ * For module_kt.c: its init fails, and leaves a kprobe in the module. The export tells the test
+ * where that is.
+ */
 #include "kprobes.h"
 #include "module.h"
 

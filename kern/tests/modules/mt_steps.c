@@ -1,4 +1,7 @@
-/* For module_steps_kt.c: functions that are called through an export and through a file while the module is loaded or removed. */
+/*
+ * For module_steps_kt.c: functions that are called through an export and through a file while the
+ * module is loaded or removed.
+ */
 #include "file.h"
 #include "module.h"
 

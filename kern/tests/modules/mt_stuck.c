@@ -50,7 +50,9 @@ static void say_and_loop(const char *where)
 	loop(NULL);
 }
 
-/* Ends two seconds after the watchdog's first report about this CPU; the second comes after eight. */
+/*
+ * Ends two seconds after the watchdog's first report about this CPU; the second comes after eight.
+ */
 static int mask(void *unused)
 {
 	unsigned long flags = irq_save();

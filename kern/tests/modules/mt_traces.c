@@ -6,14 +6,17 @@
 static bool graph;
 module_param(graph, bool);
 
-static void see_call(unsigned long ip, unsigned long parent_ip, struct ftrace_ops *op, struct ftrace_regs *regs)
+static void see_call(unsigned long ip, unsigned long parent_ip, struct ftrace_ops *op,
+		     struct ftrace_regs *regs)
 {
 }
-static notrace int see_entry(struct ftrace_graph_ent *trace, struct fgraph_ops *gops, struct ftrace_regs *regs)
+static notrace int see_entry(struct ftrace_graph_ent *trace, struct fgraph_ops *gops,
+			     struct ftrace_regs *regs)
 {
 	return 1;
 }
-static void see_return(struct ftrace_graph_ret *trace, struct fgraph_ops *gops, struct ftrace_regs *regs)
+static void see_return(struct ftrace_graph_ret *trace, struct fgraph_ops *gops,
+		       struct ftrace_regs *regs)
 {
 }
 static struct ftrace_ops op = {.func = see_call, .slot = -1};

@@ -52,7 +52,10 @@ static inline void cpu_idle_wait(void)
 #define smp_mb()
 #define io_mb()
 
-/* Each instruction of a driver is told to the test, with its operands, and not executed; named registers are ordinary variables. */
+/*
+ * Each instruction of a driver is told to the test, with its operands, and not executed; named
+ * registers are ordinary variables.
+ */
 #ifdef HOST_INSN
 int host_insn(const char *text);
 #define volatile(...) ("" : : "r"(host_insn(#__VA_ARGS__)))
@@ -82,7 +85,8 @@ struct sbi_result {
 	long error;
 	unsigned long value;
 };
-struct sbi_result sbi_call(unsigned long ext, unsigned long fid, unsigned long a0, unsigned long a1, unsigned long a2, unsigned long a3);
+struct sbi_result sbi_call(unsigned long ext, unsigned long fid, unsigned long a0, unsigned long a1,
+			   unsigned long a2, unsigned long a3);
 long sbi_call_harts(unsigned long ext, unsigned long fid, unsigned long mask);
 void handle_external(void);
 extern unsigned timer_irq;
