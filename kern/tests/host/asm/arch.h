@@ -88,6 +88,7 @@ struct sbi_result {
 struct sbi_result sbi_call(unsigned long ext, unsigned long fid, unsigned long a0, unsigned long a1,
 			   unsigned long a2, unsigned long a3);
 long sbi_call_harts(unsigned long ext, unsigned long fid, unsigned long mask);
+long psci_call(unsigned long function, unsigned long arg1, unsigned long arg2, unsigned long arg3);
 void handle_external(void);
 extern unsigned timer_irq;
 int bcm2836_init(const void *fdt);
