@@ -65,6 +65,7 @@ class Cluster(unittest.TestCase):
 
     def above_the_sandbox(self, memory: list[str]) -> None:
         """Or a submission between the two limits would be graded here, and there have no score."""
+        assert one.LIMITS.together
         self.assertGreater(int(memory[0]) << 30, one.LIMITS.together)
 
     @user_namespaces
