@@ -1,7 +1,8 @@
 """Lines of code by cloc, beside what DESIGN.md allows: `make sizes`.
 
-Tests and generated files are not counted; of a student's file the solution is. cloc leaves out blanks and comments.
-A line that is wider than 100 columns counts as two. Ends with 1 if a part is over its limit.
+Tests and generated files are not counted; of a student's file the solution is. cloc leaves out
+blanks and comments. A line that is wider than 100 columns counts as two. Ends with 1 if a part is
+over its limit.
 """
 import json
 import subprocess
@@ -14,11 +15,15 @@ from grading.checks import rubric  # noqa: E402
 from qemu.machine import ARCHES  # noqa: E402
 
 WIDTH = 100
-TRACER_LABS = range(1, 7)  # the labs for which DESIGN.md has a limit; the later ones are about modules and probes
+# the labs for which DESIGN.md has a limit; the later ones are about modules and probes
+TRACER_LABS = range(1, 7)
 
 
 def handed_in(labs: Iterable[int]) -> set[str]:
-    return {name.replace("<arch>", arch) for lab in labs for name in rubric.lab(lab).files for arch in ARCHES}
+    return {
+        name.replace("<arch>", arch)
+        for lab in labs for name in rubric.lab(lab).files for arch in ARCHES
+    }
 
 
 def inside(*folders: str, but: tuple[str, ...] = ()) -> Callable[[str], bool]:
@@ -28,16 +33,22 @@ def inside(*folders: str, but: tuple[str, ...] = ()) -> Callable[[str], bool]:
 FETCH = tuple(f"kern/ftrace/{arch}/fetch.h" for arch in ARCHES)
 EVENTS = ("kern/ftrace/probe_events/", *FETCH)
 # What is only there for modules and probes, though another room or an architecture has it.
-MODULES = ("kern/ftrace/modules/", "kern/ftrace/filters/mod_filter", "kern/module.h", "kern/loader/", "kern/ftrace/probes/", "kern/breakpoint.h",
-           *(f"kern/{file}" for arch in ARCHES for file in (f"arch/{arch}/reloc.", f"ftrace/{arch}/trampoline.c", f"ftrace/{arch}/probe.h")))
+MODULES = ("kern/ftrace/modules/", "kern/ftrace/filters/mod_filter", "kern/module.h",
+           "kern/loader/", "kern/ftrace/probes/", "kern/breakpoint.h",
+           *(f"kern/{file}" for arch in ARCHES
+             for file in (f"arch/{arch}/reloc.", f"ftrace/{arch}/trampoline.c",
+                          f"ftrace/{arch}/probe.h")))
 PARTS: list[tuple[str, int | None, Callable[[str], bool]]] = [
-    (f"what students write in labs 1 to {TRACER_LABS[-1]}", 2000, lambda f: f in handed_in(TRACER_LABS)),
-    (f"in labs {TRACER_LABS[-1] + 1} and {max(rubric.LABS)}", 600, lambda f: f in handed_in(rubric.LABS) - handed_in(TRACER_LABS)),
+    (f"what students write in labs 1 to {TRACER_LABS[-1]}", 2000,
+     lambda f: f in handed_in(TRACER_LABS)),
+    (f"in labs {TRACER_LABS[-1] + 1} and {max(rubric.LABS)}", 600,
+     lambda f: f in handed_in(rubric.LABS) - handed_in(TRACER_LABS)),
     ("kern/ftrace/", 6300, inside("kern/ftrace/", but=("kern/ftrace/tools/", *MODULES, *EVENTS))),
     ("loader, modules, probes, live patch", 4300, inside(*MODULES)),
     ("events of probes", 3800, inside(*EVENTS)),
     ("build tools in kern/ftrace/", 1000, inside("kern/ftrace/tools/")),
-    ("kern/ without what is named here", 7000, inside("kern/", but=("kern/ftrace/", "kern/apps/", "kern/shell/", "kern/samples/", *MODULES))),
+    ("kern/ without what is named here", 7000,
+     inside("kern/", but=("kern/ftrace/", "kern/apps/", "kern/shell/", "kern/samples/", *MODULES))),
     ("kern/shell/", 1500, inside("kern/shell/")),
     ("grading/ and qemu/", 12000, inside("grading/", "qemu/")),
     ("Makefile", 160, lambda f: f == "Makefile"),
@@ -66,17 +77,25 @@ def solution(file: str) -> str:
 
 
 def main() -> int:
-    files = [f for f in subprocess.check_output(["git", "ls-files"], text=True).split()
-             if f.endswith((".mk", "Makefile")) or f.endswith((".c", ".h", ".S", ".py")) and "/tests/" not in f]
+    files = [
+        f for f in subprocess.check_output(["git", "ls-files"], text=True).split()
+        if f.endswith((".mk",
+                       "Makefile")) or f.endswith((".c", ".h", ".S", ".py")) and "/tests/" not in f
+    ]
     listing = Path("build/sizes.txt")
     listing.parent.mkdir(exist_ok=True)
     listing.write_text("\n".join(map(solution, files)) + "\n")
-    out = subprocess.check_output(["cloc", "--quiet", "--json", "--by-file", f"--list-file={listing}"], text=True)
-    counts = {f.removeprefix("./").removeprefix("build/sizes/"): v["code"] + wide(f) for f, v in json.loads(out).items() if f not in ("header", "SUM")}
+    out = subprocess.check_output(
+        ["cloc", "--quiet", "--json", "--by-file", f"--list-file={listing}"], text=True)
+    counts = {
+        f.removeprefix("./").removeprefix("build/sizes/"): v["code"] + wide(f)
+        for f, v in json.loads(out).items() if f not in ("header", "SUM")
+    }
     over = False
     for name, limit, belongs in PARTS:
         n = sum(code for f, code in counts.items() if belongs(f))
-        print(f"{name:35} {n:6,}" + (f" of {limit:6,}" if limit else "") + (f"   {n - limit:,} too many" if limit and n > limit else ""))
+        print(f"{name:35} {n:6,}" + (f" of {limit:6,}" if limit else "") +
+              (f"   {n - limit:,} too many" if limit and n > limit else ""))
         over |= limit is not None and n > limit
     return 1 if over else 0
 

@@ -1,6 +1,8 @@
-"""What U-Boot boots Callsite from: an SD card's image, or a folder that a TFTP server serves (`make sdcard`, `make tftp`).
+"""What U-Boot boots Callsite from: an SD card's image, or a folder that a TFTP server serves (`make
+sdcard`, `make tftp`).
 
-Both hold the same files. The card has a partition table and one FAT partition, made with mtools: no root is needed.
+Both hold the same files. The card has a partition table and one FAT partition, made with mtools: no
+root is needed.
 """
 
 from __future__ import annotations
@@ -24,16 +26,20 @@ from qemu.machine import ROOT, uboot_script_image  # noqa: E402
 MIB = 1 << 20
 SECTOR = 512
 BEGIN, SIZE = 1 * MIB, 63 * MIB  # of the partition
-FAT32_LBA, ACTIVE = 0x0C, 0x80  # U-Boot looks at active partitions first; a Raspberry Pi's ROM wants this type
+# U-Boot looks at active partitions first; a Raspberry Pi's ROM wants this type
+FAT32_LBA, ACTIVE = 0x0C, 0x80
 
 
 @dataclass(frozen=True)
 class Board:
-    """A configuration of the FIT. U-Boot compares @compatible with its own device tree's; `bootm addr#name` names one."""
+    """A configuration of the FIT. U-Boot compares @compatible with its own device tree's; `bootm
+    addr#name` names one."""
 
     name: str
     compatible: str
-    load: int  # where U-Boot puts the kernel: 2 MiB-aligned RAM that neither U-Boot nor its device tree occupies
+    # where U-Boot puts the kernel: 2 MiB-aligned RAM that neither U-Boot nor its device tree
+    # occupies
+    load: int
 
 
 # The first of each is the default. docs/boards.md says which of them were run.
@@ -50,8 +56,9 @@ BOARDS = {
               Board("pine64", "allwinner,sun50i-a64", 0x40200000)],
 }
 
-# U-Boot sets devtype, and for a card devnum, distro_bootpart and prefix, before it runs a script that it has found.
-# As for extlinux.conf, the device tree is at fdt_addr, where that is set: the kernel may be loaded over U-Boot's own tree.
+# U-Boot sets devtype, and for a card devnum, distro_bootpart and prefix, before it runs a script
+# that it has found. As for extlinux.conf, the device tree is at fdt_addr, where that is set: the
+# kernel may be loaded over U-Boot's own tree.
 SCRIPT = """\
 if test "${{devtype}}" = "dhcp"; then
 	setenv get tftpboot
@@ -91,18 +98,28 @@ ON_CARD, PXE = "extlinux/extlinux.conf", "pxelinux.cfg/default"
 
 
 def fit_source(arch: str, kernel: Path, initrd: Path) -> str:
-    """The FIT in mkimage's language: the kernel once for each load address, the initrd, a configuration for each board."""
+    """The FIT in mkimage's language: the kernel once for each load address, the initrd, a
+    configuration for each board."""
     def image(name: str, path: Path, kind: str, more: str) -> str:
-        return (f'\t\t{name} {{ description = "Callsite {name}"; data = /incbin/("{path}"); type = "{kind}"; arch = "{ISAS[arch].fit}"; os = "linux";'
-                f' compression = "none"; {more} hash-1 {{ algo = "sha256"; }}; }};\n')
+        return (
+            f'\t\t{name} {{ description = "Callsite {name}"; data = /incbin/("{path}"); type = '
+            f'"{kind}"; arch = "{ISAS[arch].fit}"; os = "linux";'
+            f' compression = "none"; {more} hash-1 {{ algo = "sha256"; }}; }};\n')
 
     boards = BOARDS[arch]
-    images = "".join(image(f"kernel-{load:x}", kernel, "kernel", f"load = <{load:#x}>; entry = <{load:#x}>;") for load in sorted({b.load for b in boards}))
+    images = "".join(
+        image(f"kernel-{load:x}", kernel, "kernel", f"load = <{load:#x}>; entry = <{load:#x}>;")
+        for load in sorted({b.load
+                            for b in boards}))
     images += image("initrd", initrd, "ramdisk", "")
-    configurations = "".join(f'\t\t{b.name} {{ description = "{b.name}"; compatible = "{b.compatible}"; kernel = "kernel-{b.load:x}"; ramdisk = "initrd"; }};\n'
-                             for b in boards)
-    return (f'/dts-v1/;\n/ {{\n\tdescription = "Callsite for {arch}";\n\t#address-cells = <1>;\n\timages {{\n{images}\t}};\n'
-            f'\tconfigurations {{\n\t\tdefault = "{boards[0].name}";\n{configurations}\t}};\n}};\n')
+    configurations = "".join(
+        f'\t\t{b.name} {{ description = "{b.name}"; compatible = "{b.compatible}"; kernel = '
+        f'"kernel-{b.load:x}"; ramdisk = "initrd"; }};\n'
+        for b in boards)
+    return (
+        f'/dts-v1/;\n/ {{\n\tdescription = "Callsite for {arch}";\n\t#address-cells = '
+        f'<1>;\n\timages {{\n{images}\t}};\n'
+        f'\tconfigurations {{\n\t\tdefault = "{boards[0].name}";\n{configurations}\t}};\n}};\n')
 
 
 class NoCard(Exception):
@@ -112,15 +129,18 @@ class NoCard(Exception):
 def run(*command: str) -> None:
     """Run a quiet command; what it printed is shown when it fails."""
     try:
-        done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False)
+        done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+                              check=False)
     except FileNotFoundError:
         raise NoCard(f"{command[0]} is not installed: type make setup") from None
     if done.returncode:
-        raise NoCard(disk.told(done.stdout, ROOT / "build") or f"{' '.join(command)}:\n{done.stdout}")
+        raise NoCard(
+            disk.told(done.stdout, ROOT / "build") or f"{' '.join(command)}:\n{done.stdout}")
 
 
 def fill(folder: Path, arch: str, image: Path, initrd: Path, append: str, on_card: bool) -> None:
-    """Write all that U-Boot needs into the folder, under the names that it looks for on a card or on a TFTP server."""
+    """Write all that U-Boot needs into the folder, under the names that it looks for on a card or
+    on a TFTP server."""
     config, script, root = (ON_CARD, "boot.scr", "/") if on_card else (PXE, "boot.scr.uimg", "")
     if "'" in append or "\n" in append:
         raise NoCard(f"APPEND={append}: U-Boot's script cannot hold a quote or a newline")
@@ -128,7 +148,8 @@ def fill(folder: Path, arch: str, image: Path, initrd: Path, append: str, on_car
     (folder / config).parent.mkdir(parents=True)
     shutil.copyfile(image, folder / "Image")
     shutil.copyfile(initrd, folder / "initrd")
-    (folder / config).write_text(EXTLINUX.format(root=root) + (f"\tappend {append}\n" if append else ""))
+    (folder /
+     config).write_text(EXTLINUX.format(root=root) + (f"\tappend {append}\n" if append else ""))
     (folder / script).write_bytes(uboot_script_image(SCRIPT.format(append=append)))
     shutil.copyfile(ROOT / "boot/card-readme.txt", folder / "README.txt")
     with tempfile.NamedTemporaryFile("w", suffix=".its") as source:
@@ -140,18 +161,23 @@ def fill(folder: Path, arch: str, image: Path, initrd: Path, append: str, on_car
 def partition_table() -> bytes:
     """The first sector: one active FAT partition, in the four entries that begin at byte 446."""
     no_cylinders = b"\xfe\xff\xff"
-    entry = struct.pack("<B3sB3sII", ACTIVE, no_cylinders, FAT32_LBA, no_cylinders, BEGIN // SECTOR, SIZE // SECTOR)
+    entry = struct.pack("<B3sB3sII", ACTIVE, no_cylinders, FAT32_LBA, no_cylinders, BEGIN // SECTOR,
+                        SIZE // SECTOR)
     return bytes(446) + entry + bytes(48) + b"\x55\xaa"
 
 
 def check_out(out: Path) -> None:
-    """The image replaces what has its name. So that may only be a file: root could replace a card's device."""
+    """The image replaces what has its name. So that may only be a file: root could replace a card's
+    device."""
     if not out.parent.is_dir():
         raise NoCard(f"OUT={out}: there is no folder {out.parent}")
     if out.is_dir():
         raise NoCard(f"OUT={out} is a folder: name a file in it")
     if out.exists() and not out.is_file():
-        raise NoCard(f"OUT={out} is no file: make a card's image in a file, and write that to the card with dd")
+        raise NoCard(
+            f"OUT={out} is no file: make a card's image in a file, and write that to the card with "
+            f"dd"
+        )
 
 
 def pack(folder: Path, out: Path) -> None:
@@ -159,7 +185,8 @@ def pack(folder: Path, out: Path) -> None:
     made = out.with_name(out.name + ".new")
     try:
         with made.open("wb") as file:
-            os.posix_fallocate(file.fileno(), 0, BEGIN + SIZE)  # a full disk is said here, and not by mtools
+            # a full disk is said here, and not by mtools
+            os.posix_fallocate(file.fileno(), 0, BEGIN + SIZE)
             file.write(partition_table())
         copy(folder, made)
         made.rename(out)
@@ -170,16 +197,19 @@ def pack(folder: Path, out: Path) -> None:
 
 def copy(folder: Path, made: Path) -> None:
     fat = f"{made}@@{BEGIN}"
-    run("mformat", "-i", fat, "-F", "-T", str(SIZE // SECTOR), "-H", str(BEGIN // SECTOR), "-v", "CALLSITE", "-N", "ca115173", "::")
+    run("mformat", "-i", fat, "-F", "-T", str(SIZE // SECTOR), "-H", str(BEGIN // SECTOR), "-v",
+        "CALLSITE", "-N", "ca115173", "::")
     run("mcopy", "-i", fat, "-s", "-m", *(str(path) for path in sorted(folder.iterdir())), "::")
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(prog="boot/card.py", description="Make what U-Boot boots from.")
+    parser = argparse.ArgumentParser(prog="boot/card.py",
+                                     description="Make what U-Boot boots from.")
     parser.add_argument("--arch", choices=ARCHES, required=True)
     parser.add_argument("--image", type=Path, required=True)
     parser.add_argument("--initrd", type=Path, required=True)
-    parser.add_argument("--append", default=os.environ.get("APPEND", ""), help="boot arguments; default: $APPEND")
+    parser.add_argument("--append", default=os.environ.get("APPEND", ""),
+                        help="boot arguments; default: $APPEND")
     parser.add_argument("--folder", type=Path, required=True, help="the files are written here")
     parser.add_argument("--out", type=Path, help="and packed into this image of a card")
     a = parser.parse_args()

@@ -64,19 +64,42 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--smp", nargs="+", help="the number of CPUs of each boot: 1, 4")
     parser.add_argument("--rung", help="grade only this rung, by its number or name")
     parser.add_argument("--schedule", default="", help="play only this schedule")
-    parser.add_argument("--again", action="store_true", help="of the schedules, play only those that the seed chooses: another seed's grade of this kernel has played the others")
-    parser.add_argument("--staff", action="append", default=[], help="the staff's objects are linked for this half of the lab, which gets no points: 4.2")
-    parser.add_argument("--gdb", action="store_true", help="repeat the boot under gdb, up to the point where it goes wrong")
-    parser.add_argument("--machine", metavar="serial:DEVICE[@BAUD]|pty:PATH|unix:PATH|telnet:HOST:PORT", help="grade the machine at this line, by its console alone")
-    parser.add_argument("--power", default="", help="with --machine: a command that is called with `on` before the boot and with `off` after it")
-    parser.add_argument("--uboot", action="append", default=[], help="with --machine: a line that is typed at U-Boot's prompt; default: it boots by itself")
+    parser.add_argument(
+        "--again", action="store_true", help=
+        "of the schedules, play only those that the seed chooses: another seed's grade of this "
+        "kernel has played the others"
+    )
+    parser.add_argument(
+        "--staff", action="append", default=[],
+        help="the staff's objects are linked for this half of the lab, which gets no points: 4.2")
+    parser.add_argument("--gdb", action="store_true",
+                        help="repeat the boot under gdb, up to the point where it goes wrong")
+    parser.add_argument("--machine",
+                        metavar="serial:DEVICE[@BAUD]|pty:PATH|unix:PATH|telnet:HOST:PORT",
+                        help="grade the machine at this line, by its console alone")
+    parser.add_argument(
+        "--power", default="", help=
+        "with --machine: a command that is called with `on` before the boot and with `off` after it"
+    )
+    parser.add_argument(
+        "--uboot", action="append", default=[],
+        help="with --machine: a line that is typed at U-Boot's prompt; default: it boots by itself")
     parser.add_argument("--uboot-prompt", default=UBoot().prompt)
-    parser.add_argument("--budget", type=int, default=BUDGET, help="the number of instructions that one CPU may execute in a boot")
+    parser.add_argument("--budget", type=int, default=BUDGET,
+                        help="the number of instructions that one CPU may execute in a boot")
     parser.add_argument("--submit", action="store_true", help="write the lab's files into one tar")
-    parser.add_argument("--kernels", type=Path, default=ROOT / "build", help="the folder that has ARCH/callsite.elf")
-    parser.add_argument("--variant", default="", help="the kernels are those in ARCH/VARIANT/ of that folder, and what they share is in ARCH/")
-    parser.add_argument("--make", metavar="COMMAND", help="the command that builds the kernels; it is run when nothing else speaks against a grade")
-    parser.add_argument("--out", type=Path, default=ROOT / "build", help="the folder for grade.json, best.json, logs and the tar")
+    parser.add_argument("--kernels", type=Path, default=ROOT / "build",
+                        help="the folder that has ARCH/callsite.elf")
+    parser.add_argument(
+        "--variant", default="",
+        help="the kernels are those in ARCH/VARIANT/ of that folder, and what they share is in "
+             "ARCH/"
+    )
+    parser.add_argument(
+        "--make", metavar="COMMAND", help=
+        "the command that builds the kernels; it is run when nothing else speaks against a grade")
+    parser.add_argument("--out", type=Path, default=ROOT / "build",
+                        help="the folder for grade.json, best.json, logs and the tar")
     return parser.parse_args()
 
 
@@ -91,22 +114,30 @@ def wanted_rung(options: argparse.Namespace) -> rubric.Rung | None:
         if options.rung in (str(number), rung.name) and rung in judged:
             return rung
         if options.rung in (str(number), rung.name):
-            raise Refused(f"RUNG={options.rung} cannot be graded. {graded_halves(options.lab, options.staff)}")
+            raise Refused(
+                f"RUNG={options.rung} cannot be graded. {graded_halves(options.lab, options.staff)}"
+            )
     raise Refused(f"RUNG={options.rung} is not a rung of lab {options.lab}. Its rungs are:\n" +
                   "\n".join(f"  {number:2} {rung.name}" for number, rung in enumerate(rungs, 1)))
 
 
 def wanted_boots(options: argparse.Namespace, rung: rubric.Rung | None) -> list[int]:
-    """The boots of --smp; else all boots by which the rung is judged; with --schedule, only the boot of the schedules."""
+    """The boots of --smp; else all boots by which the rung is judged; with --schedule, only the
+    boot of the schedules."""
     if options.schedule:
         return [SCHEDULES]
-    rungs = [rung] if rung else [rung for half in rubric.lab(options.lab).judged(options.staff) for rung in half.rungs]
-    return options.smp or [boot for boot in rubric.boots(options.lab) if any(rung.judges(boot) for rung in rungs)]
+    rungs = [rung] if rung else [
+        rung for half in rubric.lab(options.lab).judged(options.staff) for rung in half.rungs
+    ]
+    return options.smp or [
+        boot for boot in rubric.boots(options.lab) if any(rung.judges(boot) for rung in rungs)
+    ]
 
 
 @functools.cache
 def kernel_in(folder: Path, arch: str) -> Kernel:
-    """This architecture's kernel in this folder. It is read once: the processes that grade are forked from this one, and inherit what it has read."""
+    """This architecture's kernel in this folder. It is read once: the processes that grade are
+    forked from this one, and inherit what it has read."""
     return Kernel(folder / arch / "callsite.elf", arch)
 
 
@@ -116,15 +147,22 @@ class ArchResult:
 
     evidence: list[Evidence]
     findings: report.Findings
-    moments: dict[tuple[int, int], replay.Moment]  # by rung and number of CPUs: the moment at which the finding happens
+    # by rung and number of CPUs: the moment at which the finding happens
+    moments: dict[tuple[int, int], replay.Moment]
 
 
-def grade(arch: str, options: argparse.Namespace, rung: rubric.Rung | None, say: side_by_side.Say) -> ArchResult:
+def grade(arch: str, options: argparse.Namespace, rung: rubric.Rung | None,
+          say: side_by_side.Say) -> ArchResult:
     kernel = kernel_in(options.kernels, arch)
     if options.machine:
-        place = Place(options.machine, UBoot(options.uboot_prompt, tuple(options.uboot)), options.power)
-        evidence = [rubric.boot_on_line(kernel, options.lab, options.seed, options.out / "grade", place, say)]
-        return ArchResult([e.summary() for e in evidence], report.findings_of(options.lab, evidence, options.staff), {})
+        place = Place(options.machine, UBoot(options.uboot_prompt, tuple(options.uboot)),
+                      options.power)
+        evidence = [
+            rubric.boot_on_line(kernel, options.lab, options.seed, options.out / "grade", place,
+                                say)
+        ]
+        return ArchResult([e.summary() for e in evidence],
+                          report.findings_of(options.lab, evidence, options.staff), {})
     evidence = [rubric.boot(kernel, options.lab, smp, options.seed, options.out / "grade",
                             lambda text, smp=smp: say(f"{report.cpus(smp)}: {text}"), options.budget, options.schedule, options.again)  # type: ignore[misc]
                 for smp in wanted_boots(options, rung)]
@@ -132,7 +170,8 @@ def grade(arch: str, options: argparse.Namespace, rung: rubric.Rung | None, say:
     findings = report.findings_of(options.lab, evidence, options.staff)
     moments = {}
     if options.gdb:
-        moments = {(n, e.boot): replay.moment(e, found) for n, by_boot in enumerate(findings) for e in evidence
+        moments = {(n, e.boot): replay.moment(e, found)
+                   for n, by_boot in enumerate(findings) for e in evidence
                    if (found := by_boot.get(e.boot)) and not found.need}
     return ArchResult([e.summary() for e in evidence], findings, moments)
 
@@ -140,16 +179,19 @@ def grade(arch: str, options: argparse.Namespace, rung: rubric.Rung | None, say:
 def only(graded: report.Grade, rung: rubric.Rung) -> None:
     """Keep the results of one rung, and of the lost rungs that it needs."""
     names = {rung.name}
-    for result in (*reversed(graded.results), *graded.results):  # most need rungs above them, some need one below
+    # most need rungs above them, some need one below
+    for result in (*reversed(graded.results), *graded.results):
         if result.rung.name in names:
             names |= {f.need for f in result.findings.values() if f and f.need}
     graded.results = [r for r in graded.results if r.rung.name in names]
 
 
-def verdict(grades: list[report.Grade], options: argparse.Namespace, whole: bool, console: Console) -> int:
+def verdict(grades: list[report.Grade], options: argparse.Namespace, whole: bool,
+            console: Console) -> int:
     report.write_json(grades, options.out / "grade.json")
     if failed := next((g.harness_error for g in grades if g.harness_error), None):
-        console.print(f"{HARNESS_FAILED}: {report.printable(failed.why)}.", markup=False, highlight=False, soft_wrap=True)
+        console.print(f"{HARNESS_FAILED}: {report.printable(failed.why)}.", markup=False,
+                      highlight=False, soft_wrap=True)
         return EXIT_HARNESS
     full = all(g.verdict == Verdict.PASS for g in grades)
     total, possible = sum(g.points for g in grades), sum(g.possible for g in grades)
@@ -158,15 +200,20 @@ def verdict(grades: list[report.Grade], options: argparse.Namespace, whole: bool
         progress.show(grades, progress.remember(grades, options.out / "best.json"), console)
     if options.submit:
         tar = submit.write(options.lab, options.out)
-        console.print(f"{os.path.relpath(tar)} holds: {' '.join(rubric.lab(options.lab).files)}", soft_wrap=True)
+        console.print(f"{os.path.relpath(tar)} holds: {' '.join(rubric.lab(options.lab).files)}",
+                      soft_wrap=True)
     return 0 if full else EXIT_FAIL
 
 
-def under_gdb(grades: list[report.Grade], outcomes: dict[str, ArchResult], rung: rubric.Rung | None, console: Console) -> int:
+def under_gdb(grades: list[report.Grade], outcomes: dict[str, ArchResult], rung: rubric.Rung | None,
+              console: Console) -> int:
     """Start gdb for the lowest lost rung: the rung that was asked for, or one that it needs."""
     found = progress.next_rung(grades)
     if not found:
-        console.print(f"{rung.name if rung else 'Every rung'} is reached: there is no moment at which to stop.")
+        console.print(
+            f"{rung.name if rung else 'Every rung'} is reached: there is no moment at which to "
+            f"stop."
+        )
         return 0
     graded, result = found
     number = report.number_of(graded.lab, result.rung) - 1
@@ -174,22 +221,28 @@ def under_gdb(grades: list[report.Grade], outcomes: dict[str, ArchResult], rung:
     evidence = next(e for e in graded.evidence if e.boot == boot)
     finding = result.findings[boot]
     assert finding
-    return replay.under_gdb(evidence, result.rung, finding, outcomes[graded.arch].moments[number, boot], console)
+    return replay.under_gdb(evidence, result.rung, finding,
+                            outcomes[graded.arch].moments[number, boot], console)
 
 
 def lock(options: argparse.Namespace) -> None:
-    """Lock options.lock, which ends when it is closed, because two grades would write the same files. Raises Refused if another grade has the lock."""
+    """Lock options.lock, which ends when it is closed, because two grades would write the same
+    files. Raises Refused if another grade has the lock."""
     folder = options.out / "grade"
     folder.mkdir(parents=True, exist_ok=True)
     options.lock = (folder / "lock").open("w")
     try:
         fcntl.flock(options.lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
-        raise Refused(f"another grade writes its results into {os.path.relpath(options.out)}/; wait until it has ended") from None
+        raise Refused(
+            f"another grade writes its results into {os.path.relpath(options.out)}/; wait until it "
+            f"has ended"
+        ) from None
 
 
 def make(command: str) -> None:
-    """Build the kernels. The files of make's job server are passed on. Raises Refused if make fails, which has said why; Unfit if that is the disk's fault."""
+    """Build the kernels. The files of make's job server are passed on. Raises Refused if make
+    fails, which has said why; Unfit if that is the disk's fault."""
     if subprocess.run(shlex.split(command), close_fds=False, check=False).returncode:
         if why := disk.lacks(ROOT / "build", disk.temporary()):
             raise Unfit(why)
@@ -198,7 +251,8 @@ def make(command: str) -> None:
 
 def unlike(kernel: Kernel) -> str:
     """A sentence if the image that is booted is not the one that was linked, or ''."""
-    return "" if kernel.is_in(kernel.path.with_name("Image").read_bytes()) else f"the Image of {kernel.arch} was not made from its callsite.elf; type make"
+    return "" if kernel.is_in(kernel.path.with_name("Image").read_bytes(
+    )) else f"the Image of {kernel.arch} was not made from its callsite.elf; type make"
 
 
 @contextmanager
@@ -211,17 +265,21 @@ def no_build(folder: Path) -> Iterator[None]:
 
 
 def take_copies(options: argparse.Namespace) -> None:
-    """Copy the kernels, and let options.kernels name the copies: `make` may build others meanwhile. Raises Refused if there is no kernel."""
+    """Copy the kernels, and let options.kernels name the copies: `make` may build others meanwhile.
+    Raises Refused if there is no kernel."""
     copies = options.out / "grade/kernels"
     shutil.rmtree(copies, ignore_errors=True)
     for arch in options.arch:
         shared, into = options.kernels / arch, copies / arch
-        folder = (shared / options.variant / KERNEL_FILES[0]).resolve().parent  # without a variant it is a link to that of a kernel
+        # without a variant it is a link to that of a kernel
+        folder = (shared / options.variant / KERNEL_FILES[0]).resolve().parent
         if not (folder / KERNEL_FILES[0]).exists():
             raise Refused(f"{Verdict.BUILD.value}: there is no kernel for {arch}; type make")
         into.mkdir(parents=True)
         with no_build(shared):
-            for file in [*(folder / name for name in KERNEL_FILES), *(shared / name for name in SHARED)]:
+            for file in [
+                    *(folder / name for name in KERNEL_FILES), *(shared / name for name in SHARED)
+            ]:
                 if file.is_dir():
                     shutil.copytree(file, into / file.name)
                 elif file.exists():
@@ -231,16 +289,22 @@ def take_copies(options: argparse.Namespace) -> None:
 
 
 def refuse(options: argparse.Namespace) -> rubric.Rung | None:
-    """Prepare a grade: choose the seed, build the kernels, copy them, build the observer. What can be refused without a kernel is refused first.
-    Returns the rung that --rung names, or None. Raises Refused if these options or
-    kernels cannot be graded, Unfit if this host cannot grade, Stopped if a kernel's ELF file cannot be read."""
-    unfinished = nothing_own(options.lab, options.staff) or as_handed_out(options.lab, options.arch, options.staff)
+    """Prepare a grade: choose the seed, build the kernels, copy them, build the observer. What can
+    be refused without a kernel is refused first. Returns the rung that --rung names, or None.
+    Raises Refused if these options or kernels cannot be graded, Unfit if this host cannot grade,
+    Stopped if a kernel's ELF file cannot be read."""
+    unfinished = nothing_own(options.lab, options.staff) or as_handed_out(
+        options.lab, options.arch, options.staff)
     if unfinished:
         raise Refused(unfinished)
     if options.gdb and options.schedule and len(options.arch) > 1:
         raise Refused("SCHEDULE= with GDB=1 needs ARCH=riscv64 or ARCH=arm64")
-    if options.machine and (len(options.arch) > 1 or options.gdb or options.schedule or options.smp or options.submit):
-        raise Refused("MACHINE= needs ARCH=riscv64 or ARCH=arm64; SMP=, SCHEDULE=, GDB=1 and make submit need QEMU")
+    if options.machine and (len(options.arch) > 1 or options.gdb or options.schedule or options.smp
+                            or options.submit):
+        raise Refused(
+            "MACHINE= needs ARCH=riscv64 or ARCH=arm64; SMP=, SCHEDULE=, GDB=1 and make submit "
+            "need QEMU"
+        )
     if options.machine and not any(rung.console for rung in rubric.lab(options.lab).rungs):
         raise Refused(f"MACHINE=: no rung of lab {options.lab} can be judged by the console alone")
     if options.machine:
@@ -248,7 +312,8 @@ def refuse(options: argparse.Namespace) -> rubric.Rung | None:
     options.smp = [cpus_of(text) for text in options.smp or ()]
     changes = [change.name for change in rubric.lab(options.lab).schedules]
     if options.schedule and not fnmatch.filter(changes, options.schedule.partition(":")[0] or "*"):
-        raise Refused(f"SCHEDULE={options.schedule} is not a schedule of lab {options.lab}. " + (f"Its changes are: {', '.join(changes)}" if changes else "It has none"))
+        raise Refused(f"SCHEDULE={options.schedule} is not a schedule of lab {options.lab}. " +
+                      (f"Its changes are: {', '.join(changes)}" if changes else "It has none"))
     if options.gdb:
         replay.needs()
     options.seed = seed_of(options.seed) if options.seed else secrets.randbits(64)
@@ -260,7 +325,10 @@ def refuse(options: argparse.Namespace) -> rubric.Rung | None:
     for arch in options.arch if not options.machine else []:
         plugin.build(arch)
     with blamed():
-        wrong = [why for arch in options.arch if (why := broken(kernel_in(options.kernels, arch)) or unlike(kernel_in(options.kernels, arch)))]
+        wrong = [
+            why for arch in options.arch if (why := broken(kernel_in(options.kernels, arch))
+                                             or unlike(kernel_in(options.kernels, arch)))
+        ]
     if wrong:
         raise Refused(f"{Verdict.BUILD.value}: {wrong[0]}")
     return rung
@@ -273,7 +341,8 @@ def main() -> int:
 
 def run(options: argparse.Namespace) -> int:
     if options.uboot:
-        os.environ["UBOOT"] = "; ".join(options.uboot)  # for the command that repeats the grade: make has expanded what it exports
+        # for the command that repeats the grade: make has expanded what it exports
+        os.environ["UBOOT"] = "; ".join(options.uboot)
     console = Console(width=max(NARROWEST, Console().width) if sys.stdout.isatty() else 120)
     try:
         rung = refuse(options)
@@ -289,11 +358,14 @@ def run(options: argparse.Namespace) -> int:
     if options.gdb and options.schedule:
         arch = options.arch[0]
         options.lock.close()
-        return replay.schedule_under_gdb(kernel_in(options.kernels, arch), options.lab, options.schedule,
-                                         options.out / "grade", console)
-    outcomes = side_by_side.run(lambda arch, say: grade(arch, options, rung, say), options.arch, console)
-    grades = [report.grade_of(a, options.lab, options.seed, outcomes[a].evidence, outcomes[a].findings, options.staff)
-              for a in options.arch if a in outcomes]
+        return replay.schedule_under_gdb(kernel_in(options.kernels, arch), options.lab,
+                                         options.schedule, options.out / "grade", console)
+    outcomes = side_by_side.run(lambda arch, say: grade(arch, options, rung, say), options.arch,
+                                console)
+    grades = [
+        report.grade_of(a, options.lab, options.seed, outcomes[a].evidence, outcomes[a].findings,
+                        options.staff) for a in options.arch if a in outcomes
+    ]
     if said := graded_halves(options.lab, options.staff):
         console.print(said, highlight=False, soft_wrap=True)
     for graded in grades:
@@ -305,12 +377,15 @@ def run(options: argparse.Namespace) -> int:
         console.print(f"{HARNESS_FAILED}.")
         return EXIT_HARNESS
     try:
-        status = verdict(grades, options, not rung and not options.smp and not options.schedule and not options.machine, console)
+        status = verdict(
+            grades, options, not rung and not options.smp and not options.schedule
+            and not options.machine, console)
     except Refused as missing:
         console.print(f"Nothing was written: {missing}.", highlight=False)
         return EXIT_FAIL
     options.lock.close()
-    return under_gdb(grades, outcomes, rung, console) if options.gdb and status != EXIT_HARNESS else status
+    return under_gdb(grades, outcomes, rung,
+                     console) if options.gdb and status != EXIT_HARNESS else status
 
 
 if __name__ == "__main__":

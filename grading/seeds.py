@@ -1,11 +1,13 @@
-"""Grades the kernel of one architecture with each seed, in the sandbox of a submission (classroom/one.py).
+"""Grades the kernel of one architecture with each seed, in the sandbox of a submission
+(classroom/one.py).
 
     python3 -m grading.seeds ARCH OUT 'SEED ...' WORD ...
 
-WORD ... are further words for each grade. Some schedules do not depend on the seed. If the first seed's grade played its schedules and all were
-right, the later grades leave these out: the kernel is the same. The results of grade N go to OUT/attempt-N-ARCH/, what it prints to .txt beside
-that folder, its exit status to .status, and the processor time that it took, in seconds, to .cpu. The grades are forked from this process, so the
-program and the kernel are read once.
+WORD ... are further words for each grade. Some schedules do not depend on the seed. If the first
+seed's grade played its schedules and all were right, the later grades leave these out: the kernel
+is the same. The results of grade N go to OUT/attempt-N-ARCH/, what it prints to .txt beside that
+folder, its exit status to .status, and the processor time that it took, in seconds, to .cpu. The
+grades are forked from this process, so the program and the kernel are read once.
 """
 
 from __future__ import annotations
@@ -33,8 +35,12 @@ def grade(arch: str, at: Path, seed: str, words: list[str]) -> int:
 def scheduled(at: Path) -> bool:
     """Has this grade played schedules, and were they right?"""
     with suppress(OSError, ValueError):
-        boots = [rung["boots"] for grade in json.loads((at / "grade.json").read_text())["grades"] for rung in grade["rungs"]]
-        return [why for found in boots for boot, why in found.items() if boot == str(SCHEDULES)] == [None]
+        boots = [
+            rung["boots"] for grade in json.loads((at / "grade.json").read_text())["grades"]
+            for rung in grade["rungs"]
+        ]
+        return [why for found in boots for boot, why in found.items()
+                if boot == str(SCHEDULES)] == [None]
     return False
 
 
@@ -46,7 +52,11 @@ def main() -> int:
         at = Path(out, f"attempt-{n}-{arch}")
         child = os.fork()
         if not child:
-            sys.exit(grade(arch, at, seed, [*words, *(["--again"] if n > 1 and scheduled(Path(out, f"attempt-1-{arch}")) else [])]))
+            sys.exit(
+                grade(arch, at, seed, [
+                    *words,
+                    *(["--again"] if n > 1 and scheduled(Path(out, f"attempt-1-{arch}")) else [])
+                ]))
         _, status, used = os.wait4(child, 0)
         code = os.waitstatus_to_exitcode(status)
         at.with_suffix(".status").write_text(f"{code if code >= 0 else 128 - code}\n")

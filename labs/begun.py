@@ -1,11 +1,13 @@
-"""Finds out what a student has not begun yet: which host tests and which halves of a lab need a file that is as handed out.
+"""Finds out what a student has not begun yet: which host tests and which halves of a lab need a
+file that is as handed out.
 
     begun.py [--staff=FILE ...] TEST.cc ...
     begun.py --waiting LAB
 
-The first form prints the tests that can be run: those that need no file that is as handed out. A file for which the staff's object is
-linked counts as begun. The other tests, each with the file that is as handed out, are printed on the standard error. The second form
-prints the halves of a lab for which the staff's objects are linked, because one of their files is as handed out.
+The first form prints the tests that can be run: those that need no file that is as handed out. A
+file for which the staff's object is linked counts as begun. The other tests, each with the file
+that is as handed out, are printed on the standard error. The second form prints the halves of a lab
+for which the staff's objects are linked, because one of their files is as handed out.
 """
 
 from __future__ import annotations
@@ -31,7 +33,8 @@ def main() -> int:
     for test in (Path(word) for word in sys.argv[1:] if not word.startswith("--")):
         missing = sorted(needed(test) & without)
         if missing:
-            print(f"{test.stem} needs your own {', '.join(missing)}: not run, as handed out", file=sys.stderr)
+            print(f"{test.stem} needs your own {', '.join(missing)}: not run, as handed out",
+                  file=sys.stderr)
         else:
             print(test)
     return 0

@@ -30,8 +30,14 @@ MISSING = f"{GDB} is not installed: sudo apt-get install {GDB} (or make setup)"
 def qemu_command(machine: Machine, scratch: Path) -> list[str]:
     disk = scratch / "disk"
     disk.mkdir()
-    serial = ["-chardev", f"socket,id=console,path={scratch}/console,server=on,wait=off", "-serial", "chardev:console"]
-    stub = ["-chardev", f"socket,id=gdb,path={scratch}/gdb,server=on,wait=off", "-gdb", "chardev:gdb", "-S"]
+    serial = [
+        "-chardev", f"socket,id=console,path={scratch}/console,server=on,wait=off", "-serial",
+        "chardev:console"
+    ]
+    stub = [
+        "-chardev", f"socket,id=gdb,path={scratch}/gdb,server=on,wait=off", "-gdb", "chardev:gdb",
+        "-S"
+    ]
     return machine.command(serial, disk) + stub
 
 
@@ -45,7 +51,8 @@ def wait_for_sockets(qemu: subprocess.Popen[bytes], scratch: Path) -> bool:
 
 
 def gdb_command(elf: Path, extra: list[str]) -> list[str]:
-    """gdb's command line. `extra` comes before our script, so that its settings of gdb are in effect from the beginning."""
+    """gdb's command line. `extra` comes before our script, so that its settings of gdb are in
+    effect from the beginning."""
     return [GDB, "-q", *extra, "-ex", f"source {ROOT}/qemu/debugger/start.py", str(elf)]
 
 
@@ -56,24 +63,28 @@ def run_gdb(scratch: Path, arch: str, elf: Path, extra: list[str], about: dict[s
     for end in (signal.SIGTERM, signal.SIGHUP):  # the terminal was closed: end QEMU too
         signal.signal(end, lambda *_: sys.exit(1))
     try:
-        return subprocess.run(gdb_command(elf, extra), check=False,
-                              env={**os.environ, "CALLSITE_GDB": str(scratch), "CALLSITE_ARCH": arch, **about},
-                              preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL)).returncode
+        return subprocess.run(
+            gdb_command(elf, extra), check=False,
+            env={**os.environ, "CALLSITE_GDB": str(scratch), "CALLSITE_ARCH": arch, **about},
+            preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL)).returncode
     finally:
         restore_terminal(settings)
 
 
 def debug(machine: Machine, elf: Path, extra: list[str], moment: str = "") -> int:
-    """Start the machine and gdb. `moment`: a file with the moment up to which a graded boot is repeated first."""
+    """Start the machine and gdb. `moment`: a file with the moment up to which a graded boot is
+    repeated first."""
     with tempfile.TemporaryDirectory(prefix="callsite-gdb-") as name:
         scratch = Path(name)
         # QEMU has its own process group, so that Ctrl-C goes to gdb only.
-        qemu = subprocess.Popen(WITH_US + qemu_command(machine, scratch), stdin=subprocess.DEVNULL, start_new_session=True)
+        qemu = subprocess.Popen(WITH_US + qemu_command(machine, scratch), stdin=subprocess.DEVNULL,
+                                start_new_session=True)
         try:
             if not wait_for_sockets(qemu, scratch):
                 print("QEMU did not start.", file=sys.stderr)
                 return 2
-            return run_gdb(scratch, machine.arch, elf, extra, {"CALLSITE_MOMENT": moment} if moment else {})
+            return run_gdb(scratch, machine.arch, elf, extra,
+                           {"CALLSITE_MOMENT": moment} if moment else {})
         finally:
             qemu.kill()
             qemu.wait()
@@ -82,7 +93,8 @@ def debug(machine: Machine, elf: Path, extra: list[str], moment: str = "") -> in
 def main() -> int:
     parser = argparse.ArgumentParser(prog="qemu/debug.py", add_help=False)
     parser.add_argument("--elf", type=Path, required=True, help="the kernel with its symbols")
-    parser.add_argument("--gdb", action="append", default=[], help="one more word of gdb's command line")
+    parser.add_argument("--gdb", action="append", default=[],
+                        help="one more word of gdb's command line")
     own, rest = parser.parse_known_args()
     machine, _ = parse([*rest, "--image", str(own.elf.with_name("Image"))])
     if not shutil.which(GDB):

@@ -10,7 +10,8 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 from qemu.emulator import Unfit, candidates, find, for_a_grade, look  # noqa: E402
 from qemu.isa import ARCHES  # noqa: E402
 
-# Tool, the option that prints its version, the oldest version with which Callsite was tried, its package.
+# Tool, the option that prints its version, the oldest version with which Callsite was tried, its
+# package.
 TOOLS = [
     ("make", "make --version", (4, 3), "make"),
     ("riscv64 gcc", "riscv64-linux-gnu-gcc -dumpfullversion", (12, 2), "gcc-riscv64-linux-gnu"),
@@ -35,7 +36,8 @@ TOOLS = [
 
 def version(command: str) -> tuple[int, ...] | None:
     try:
-        done = subprocess.run(command.split(), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False)
+        done = subprocess.run(command.split(), stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+                              text=True, check=False)
     except OSError:
         return None
     found = re.search(r"(\d+)\.(\d+)(?:\.(\d+))?", done.stdout)
@@ -60,7 +62,8 @@ def qemu(arch: str) -> bool:
     try:
         used = find(arch)
         others = [described(arch, path) for path in candidates(arch) if path != used.path]
-        why = "QEMU_DIR names it" if os.environ.get("QEMU_DIR") else f"no older than {others[0]}" if others else "the only one here"
+        why = "QEMU_DIR names it" if os.environ.get(
+            "QEMU_DIR") else f"no older than {others[0]}" if others else "the only one here"
         print(f"{arch}: make run uses {used}: {why}.")
         for_a_grade(arch)
         print(f"{arch}: make grade uses the same.")

@@ -26,10 +26,12 @@ from qemu.isa import ISAS  # noqa: E402
 
 SUITE = "bookworm"
 # Packages: the two emulators, the data that both read, and riscv64's firmware.
-PACKAGES = ["qemu-system-riscv", "qemu-system-arm", "qemu-system-common", "qemu-system-data", "opensbi"]
+PACKAGES = [
+    "qemu-system-riscv", "qemu-system-arm", "qemu-system-common", "qemu-system-data", "opensbi"
+]
 KEYRING = "/usr/share/keyrings/debian-archive-keyring.gpg"
-# apt uses this host's proxies and similar settings, but its own package lists, cache and status. By hash: a proxy may have kept
-# an older list under the list's name.
+# apt uses this host's proxies and similar settings, but its own package lists, cache and status. By
+# hash: a proxy may have kept an older list under the list's name.
 SETTINGS = """
 Dir::State "{here}/state"; Dir::State::status "/dev/null"; Dir::Cache "{here}/cache";
 Dir::Etc::sourcelist "{here}/sources.list"; Dir::Etc::sourceparts "/dev/null";
@@ -41,7 +43,8 @@ Acquire::Languages "none"; Acquire::Retries "2"; Acquire::By-Hash "force"; APT::
 
 
 def too_old() -> list[str]:
-    """A line for each architecture whose QEMU is missing or too old for a grade: its version, or why there is none."""
+    """A line for each architecture whose QEMU is missing or too old for a grade: its version, or
+    why there is none."""
     wrong = []
     for arch in ISAS:
         try:
@@ -55,7 +58,8 @@ def too_old() -> list[str]:
 
 def run(*command: str, cwd: Path | None = None) -> str:
     try:
-        done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, cwd=cwd, check=False)
+        done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True,
+                              cwd=cwd, check=False)
     except OSError as error:
         raise Unfit(str(error)) from error
     if done.returncode:
@@ -70,17 +74,20 @@ def release() -> str:
 
 def mirror() -> str:
     """The Debian mirror of this host, from either format of its list of sources."""
-    found = re.search(rf"'(\S+)/dists/{release()}/(?:In)?Release'", run("apt-get", "update", "--print-uris"))
+    found = re.search(rf"'(\S+)/dists/{release()}/(?:In)?Release'",
+                      run("apt-get", "update", "--print-uris"))
     if not found:
         raise Unfit(f"apt's sources do not name {release()}")
     return found[1]
 
 
 def lists(here: Path, suite: str, architecture: str = "") -> Path:
-    """The settings of an apt with its own lists of that suite; for another architecture than the host's, if one is named."""
+    """The settings of an apt with its own lists of that suite; for another architecture than the
+    host's, if one is named."""
     for name in ("state/lists/partial", "cache/archives/partial"):
         (here / name).mkdir(parents=True)
-    conf, foreign = here / "apt.conf", f'APT::Architecture "{architecture}"; APT::Architectures "{architecture}";'
+    conf, foreign = (here / "apt.conf",
+                     f'APT::Architecture "{architecture}"; APT::Architectures "{architecture}";')
     conf.write_text(SETTINGS.format(here=here) + (foreign if architecture else ""))
     (here / "sources.list").write_text(f"deb [signed-by={KEYRING}] {mirror()} {suite} main\n")
     run("apt-get", "-qq", "-c", str(conf), "update")
@@ -115,18 +122,23 @@ def main() -> int:
     wrong = too_old()
     if not wrong or os.environ.get("QEMU_DIR"):
         return 0
-    needed = f"A grade needs QEMU {'.'.join(map(str, GRADES))}, and this host has: {'; '.join(wrong)}."
+    needed = (
+        f"A grade needs QEMU {'.'.join(map(str, GRADES))}, and this host has: {'; '.join(wrong)}.")
     if not debian_12():
         print(f"{needed} Build or install one, and set QEMU_DIR to its folder.")
         return 1
-    print(f"Fetching QEMU 10 from {SUITE}-backports into {short(emulator.UNPACKED)} (21 MB) ...", flush=True)
+    print(f"Fetching QEMU 10 from {SUITE}-backports into {short(emulator.UNPACKED)} (21 MB) ...",
+          flush=True)
     try:
         download()
         wrong = too_old()
     except Unfit as why:
         wrong = [str(why)]
     if wrong:
-        print(f"{needed} It could not be fetched: {'; '.join(wrong)}. All but make grade works; to try again, type make setup.")
+        print(
+            f"{needed} It could not be fetched: {'; '.join(wrong)}. All but make grade works; to "
+            f"try again, type make setup."
+        )
     return 1 if wrong else 0
 
 

@@ -36,7 +36,8 @@ class Emulator:
         return tuple(int(n) for n in found.groups() if n) if found else ()
 
     def command(self) -> list[str]:
-        """The command, with the firmware beside it: a QEMU in another folder would otherwise use the installed firmware."""
+        """The command, with the firmware beside it: a QEMU in another folder would otherwise use
+        the installed firmware."""
         data = self.path.parent.parent / "share/qemu"
         moved = data.is_dir() and data != Path("/usr/share/qemu")
         return [str(self.path), *(["-L", str(data)] if moved else [])]
@@ -51,15 +52,18 @@ def short(path: Path) -> str:
 
 @lru_cache
 def look(path: Path) -> Emulator:
-    """Run the emulator to get its version. Raises Unfit if it is no QEMU, or does not run on this host."""
+    """Run the emulator to get its version. Raises Unfit if it is no QEMU, or does not run on this
+    host."""
     try:
-        done = subprocess.run([path, "--version"], capture_output=True, text=True, timeout=600, check=False)
+        done = subprocess.run([path, "--version"], capture_output=True, text=True, timeout=600,
+                              check=False)
         said = (done.stdout or done.stderr).strip()
     except (OSError, subprocess.TimeoutExpired) as error:
         said = str(error)
     emulator = Emulator(path, said.partition("\n")[0])
     if not emulator.version:
-        raise Unfit(f"{short(path)} does not print its version, but: {emulator.version_line or 'nothing'}")
+        raise Unfit(
+            f"{short(path)} does not print its version, but: {emulator.version_line or 'nothing'}")
     return emulator
 
 
@@ -68,9 +72,15 @@ def candidates(arch: str) -> list[Path]:
     name = ISAS[arch].emulator
     if chosen := os.environ.get("QEMU_DIR"):
         folder = Path(chosen).resolve()
-        return [file for file in (folder / name, folder / "bin" / name, folder / "usr/bin" / name) if file.exists()][:1]
+        return [
+            file for file in (folder / name, folder / "bin" / name, folder / "usr/bin" / name)
+            if file.exists()
+        ][:1]
     installed = shutil.which(name)
-    return [file for file in (UNPACKED / "usr/bin" / name, Path(installed) if installed else None) if file and file.exists()]
+    return [
+        file for file in (UNPACKED / "usr/bin" / name, Path(installed) if installed else None)
+        if file and file.exists()
+    ]
 
 
 def find(arch: str) -> Emulator:
@@ -92,6 +102,10 @@ def for_a_grade(arch: str) -> Emulator:
     """The emulator for a grade. Raises Unfit if it is too old."""
     emulator = find(arch)
     if emulator.version < GRADES:
-        advice = "leave QEMU_DIR out" if os.environ.get("QEMU_DIR") else "type make setup, or set QEMU_DIR to the folder of another"
-        raise Unfit(f"a grade needs QEMU {'.'.join(map(str, GRADES))} or newer for {arch}, and this is {emulator}: {advice}")
+        advice = "leave QEMU_DIR out" if os.environ.get(
+            "QEMU_DIR") else "type make setup, or set QEMU_DIR to the folder of another"
+        raise Unfit(
+            f"a grade needs QEMU {'.'.join(map(str, GRADES))} or newer for {arch}, and this is "
+            f"{emulator}: {advice}"
+        )
     return emulator

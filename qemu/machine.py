@@ -19,11 +19,13 @@ from qemu.isa import ARCHES as ARCHES, ISAS, Isa
 from qemu.isa.common import MIB
 
 # The last lab, whose solution is the finished kernel. It is built when no lab is named.
-LAST_LAB = int(re.findall(r"^STAGES :=.*?(\d+)$", (ROOT / "kern/ftrace/stages.mk").read_text(), re.M)[0])
+LAST_LAB = int(
+    re.findall(r"^STAGES :=.*?(\d+)$", (ROOT / "kern/ftrace/stages.mk").read_text(), re.M)[0])
 FINISHED = f"lab{LAST_LAB}"
 
 # As many CPUs as the kernel uses.
-MOST_CPUS = int(re.findall(r"^#define NR_CPUS (\d+)$", (ROOT / "kern/base/current.h").read_text(), re.M)[0])
+MOST_CPUS = int(
+    re.findall(r"^#define NR_CPUS (\d+)$", (ROOT / "kern/base/current.h").read_text(), re.M)[0])
 FETCHED = ROOT / "build/boards"  # kern/tests/board_uboots.py
 BOARD_UBOOT = {board: FETCHED / f"u-boot-{name}.bin" for board, name in
                (("sifive_u", "sifive_unleashed"), ("raspi3b", "rpi_3"), ("raspi4b", "rpi_4"))}
@@ -53,7 +55,9 @@ class Machine:
     image: Path | None = None  # default: the finished kernel's
     initrd: Path | None = None
     uboot: bool = False
-    card: Path | None = None  # with uboot: boots from this, a card's image or a folder that QEMU serves by TFTP; default: make_boot_disk()
+    # with uboot: boots from this, a card's image or a folder that QEMU serves by TFTP; default:
+    # make_boot_disk()
+    card: Path | None = None
     load: int | None = None  # U-Boot loads the image there (physical, 2 MiB-aligned)
     gic: int = 2
     board: str = "virt"  # or another of QEMU's machines
@@ -89,7 +93,11 @@ class Machine:
 
     def _boot(self, scratch: Path) -> list[str]:
         if self.uboot and self.board in BOARD_UBOOT:
-            return ["-kernel", str(BOARD_UBOOT[self.board]), "-drive", f"if=sd,format=raw,snapshot=on,file={self.card}"]
+            return [
+                "-kernel",
+                str(BOARD_UBOOT[self.board]), "-drive",
+                f"if=sd,format=raw,snapshot=on,file={self.card}"
+            ]
         if self.uboot:
             return [self.isa.uboot_option, self.isa.uboot, *self._boot_device(scratch)]
         boot = ["-kernel", str(self.image_path())]
@@ -99,11 +107,17 @@ class Machine:
 
     def _boot_device(self, scratch: Path) -> list[str]:
         if self.card and self.card.is_dir():
-            return ["-netdev", f"user,id=tftp,tftp={self.card}", "-device", "virtio-net-device,netdev=tftp"]
+            return [
+                "-netdev", f"user,id=tftp,tftp={self.card}", "-device",
+                "virtio-net-device,netdev=tftp"
+            ]
         if not self.card:
             make_boot_disk(self, scratch)
-        return ["-drive", f"if=none,id=boot,format=raw,readonly=on,file={self.card or f'fat:{scratch}'}",
-                "-device", "virtio-blk-device,drive=boot"]
+        return [
+            "-drive",
+            f"if=none,id=boot,format=raw,readonly=on,file={self.card or f'fat:{scratch}'}",
+            "-device", "virtio-blk-device,drive=boot"
+        ]
 
     def ram(self) -> range:
         """The physical addresses of RAM."""
@@ -112,19 +126,27 @@ class Machine:
         return range(base, base + size * MIB)
 
     def bounded(self) -> list[str]:
-        """A prefix that limits QEMU's memory: the guest's RAM, translated code, the observer's log and its data about translated code."""
+        """A prefix that limits QEMU's memory: the guest's RAM, translated code, the observer's log
+        and its data about translated code."""
         return ["prlimit", f"--as={max(6144 * MIB, len(self.ram()) + 4096 * MIB)}"]
 
     def command(self, serial: list[str], scratch: Path, memory: int | None = None) -> list[str]:
-        """QEMU's command line. `serial`: options for the console; `memory`: a file descriptor to use as RAM."""
+        """QEMU's command line. `serial`: options for the console; `memory`: a file descriptor to
+        use as RAM."""
         size = f"{len(self.ram()) // MIB}M"
         if self.board in PI:  # its console is the second serial line
             serial = ["-serial", "null", *serial]
-        line = [*(self.emulator or find(self.arch)).command(), *self._machine(), "-smp", str(self.smp), "-m", size,
-                "-nodefaults", "-nic", "none", "-display", "none", "-monitor", "none",
-                "-no-reboot", *serial, *self._boot(scratch)]
+        line = [
+            *(self.emulator or find(self.arch)).command(), *self._machine(), "-smp",
+            str(self.smp), "-m", size, "-nodefaults", "-nic", "none", "-display", "none",
+            "-monitor", "none", "-no-reboot", *serial, *self._boot(scratch)
+        ]
         if memory is not None:
-            line += ["-object", f"memory-backend-file,id=ram,mem-path=/proc/self/fd/{memory},share=on,size={size}", "-M", "memory-backend=ram"]
+            line += [
+                "-object",
+                f"memory-backend-file,id=ram,mem-path=/proc/self/fd/{memory},share=on,size={size}",
+                "-M", "memory-backend=ram"
+            ]
         if self.icount:
             line += ["-icount", "shift=0"]  # sleep=off starves the console while the guest idles
         if self.plugin:
@@ -134,7 +156,8 @@ class Machine:
 
 @dataclass(frozen=True)
 class ImageHeader:
-    """The first 64 bytes of an image, which a boot loader reads; the same for both architectures."""
+    """The first 64 bytes of an image, which a boot loader reads; the same for both architectures.
+    """
 
     text_offset: int
     image_size: int
@@ -185,7 +208,8 @@ def uboot_script_image(script: str) -> bytes:
 
 
 def make_boot_disk(machine: Machine, directory: Path) -> None:
-    """Fill the directory that QEMU presents to U-Boot as a FAT disk; U-Boot's standard boot order finds boot.scr."""
+    """Fill the directory that QEMU presents to U-Boot as a FAT disk; U-Boot's standard boot order
+    finds boot.scr."""
     image = machine.image_path().read_bytes()
     (directory / "Image").write_bytes(_moved(image, machine))
     if machine.initrd:

@@ -1,4 +1,5 @@
-"""Finds out why a machine ended, from QEMU's control socket: the exit status is the same for a power-off and a reset."""
+"""Finds out why a machine ended, from QEMU's control socket: the exit status is the same for a
+power-off and a reset."""
 
 from __future__ import annotations
 
@@ -10,7 +11,8 @@ RESET = b'"event": "RESET"'
 
 
 class Reason:
-    """QEMU's control socket, open before QEMU starts; QEMU's messages are read when QEMU has ended."""
+    """QEMU's control socket, open before QEMU starts; QEMU's messages are read when QEMU has ended.
+    """
 
     def __init__(self) -> None:
         self._ours, self._qemus = socket.socketpair()
@@ -26,7 +28,9 @@ class Reason:
 
     def monitor(self, line: str) -> None:
         """Send a command to QEMU's monitor."""
-        self._ours.sendall(json.dumps({"execute": "human-monitor-command", "arguments": {"command-line": line}}).encode() + b"\n")
+        self._ours.sendall(
+            json.dumps({"execute": "human-monitor-command", "arguments": {"command-line": line}
+                        }).encode() + b"\n")
 
     def reset(self) -> None:
         """Reset the machine, running or stopped; return when it has been reset."""
@@ -40,15 +44,17 @@ class Reason:
 
     def wake(self) -> None:
         """
-        Make QEMU's main loop run once. With -icount, when all CPUs have become idle, QEMU 10 sometimes does not wait for the guest's
-        next timer. Then the guest's time stands still, until the main loop has something to do.
+        Make QEMU's main loop run once. With -icount, when all CPUs have become idle, QEMU 10
+        sometimes does not wait for the guest's next timer. Then the guest's time stands still,
+        until the main loop has something to do.
         """
         with suppress(OSError):  # it has ended
             self._ours.sendall(b'{"execute": "query-status"}\n')
         self.drain()
 
     def drain(self, flags: int = socket.MSG_DONTWAIT) -> None:
-        """Read the messages so far. QEMU also sends one for every stop and start. The socket holds some hundred, and QEMU drops the rest."""
+        """Read the messages so far. QEMU also sends one for every stop and start. The socket holds
+        some hundred, and QEMU drops the rest."""
         try:
             while data := self._ours.recv(65536, flags):
                 self._messages += data
@@ -59,8 +65,10 @@ class Reason:
         """guest-shutdown, guest-reset, host-signal, ...; None: unknown. QEMU must have ended."""
         self._qemus.close()
         self.drain(flags=0)
-        events = [json.loads(line) for line in self._messages.split(b"\n")[:-1]]  # drops an incomplete last line, which a killed QEMU leaves
-        return next((str(e["data"]["reason"]) for e in events if e.get("event") == "SHUTDOWN"), None)
+        # drops an incomplete last line, which a killed QEMU leaves
+        events = [json.loads(line) for line in self._messages.split(b"\n")[:-1]]
+        return next((str(e["data"]["reason"]) for e in events if e.get("event") == "SHUTDOWN"),
+                    None)
 
     def close(self) -> None:
         self._qemus.close()

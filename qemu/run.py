@@ -39,7 +39,8 @@ def restore_terminal(settings: list[Any] | None) -> None:
 
 
 def end_with_terminal(qemu: subprocess.Popen[bytes]) -> None:
-    """End QEMU when the terminal closes. The hang-up signal goes only to the session's leader: a make, which then waits for us."""
+    """End QEMU when the terminal closes. The hang-up signal goes only to the session's leader: a
+    make, which then waits for us."""
     hangup = select.poll()
     hangup.register(0, 0)
     hangup.poll()
@@ -64,9 +65,11 @@ def run(machine: Machine) -> int:
         command = machine.command(serial, Path(name)) + reason.options()
         try:
             passed_on = bool(machine.isa.after_firmware and not settings)
-            qemu = subprocess.Popen(WITH_US + command, bufsize=0, pass_fds=[reason.fileno()], stdin=subprocess.PIPE if passed_on else None)
+            qemu = subprocess.Popen(WITH_US + command, bufsize=0, pass_fds=[reason.fileno()],
+                                    stdin=subprocess.PIPE if passed_on else None)
             if settings or passed_on:
-                threading.Thread(target=end_with_terminal if settings else pass_on, args=[qemu], daemon=True).start()
+                threading.Thread(target=end_with_terminal if settings else pass_on, args=[qemu],
+                                 daemon=True).start()
             status = qemu.wait()
         finally:
             restore_terminal(settings)
@@ -74,7 +77,8 @@ def run(machine: Machine) -> int:
     if status == 0 and why in ("guest-reset", "guest-panic"):
         status = 1
     if status:
-        print(f"\nThe kernel did not power off ({why or 'QEMU failed'}): status {status}.", file=sys.stderr)
+        print(f"\nThe kernel did not power off ({why or 'QEMU failed'}): status {status}.",
+              file=sys.stderr)
     return status
 
 
@@ -86,23 +90,32 @@ def cpus(text: str) -> int:
 
 
 def parse(arguments: list[str]) -> tuple[Machine, bool]:
-    parser = argparse.ArgumentParser(prog="qemu/run.py", usage="make help lists what make run takes", description="Start a kernel on this terminal.")
+    parser = argparse.ArgumentParser(prog="qemu/run.py",
+                                     usage="make help lists what make run takes",
+                                     description="Start a kernel on this terminal.")
     parser.add_argument("--arch", choices=ARCHES, required=True)
     parser.add_argument("--smp", type=cpus, default=1, help="CPUs")
     parser.add_argument("--memory", type=int, default=128, help="MiB")
-    parser.add_argument("--append", default=os.environ.get("APPEND", ""), help="boot arguments; default: $APPEND")
+    parser.add_argument("--append", default=os.environ.get("APPEND", ""),
+                        help="boot arguments; default: $APPEND")
     parser.add_argument("--boot", choices=("direct", "uboot"), default="direct")
-    parser.add_argument("--load", type=lambda s: int(s, 0), help="U-Boot: physical address of the image")
-    parser.add_argument("--gic", type=int, choices=(2, 3), default=2, help="arm64: interrupt controller")
-    parser.add_argument("--el", type=int, choices=(1, 2), default=1, help="arm64: exception level at entry")
+    parser.add_argument("--load", type=lambda s: int(s, 0),
+                        help="U-Boot: physical address of the image")
+    parser.add_argument("--gic", type=int, choices=(2, 3), default=2,
+                        help="arm64: interrupt controller")
+    parser.add_argument("--el", type=int, choices=(1, 2), default=1,
+                        help="arm64: exception level at entry")
     parser.add_argument("--image", type=Path)
-    parser.add_argument("--initrd", type=Path, help="default: build/<arch>/initrd.cpio, if it is there")
-    parser.add_argument("--icount", action="store_true", help="count instructions exactly (one CPU)")
+    parser.add_argument("--initrd", type=Path,
+                        help="default: build/<arch>/initrd.cpio, if it is there")
+    parser.add_argument("--icount", action="store_true",
+                        help="count instructions exactly (one CPU)")
     parser.add_argument("--print", action="store_true", help="print QEMU's command line and stop")
     a = parser.parse_args(arguments)
     initrd = a.initrd or initrd_of(a.arch)
-    machine = Machine(a.arch, a.smp, a.memory, a.append, a.image, initrd if initrd.exists() else None,
-                      uboot=a.boot == "uboot", load=a.load, gic=a.gic, el2=a.el == 2, icount=a.icount)
+    machine = Machine(a.arch, a.smp, a.memory, a.append, a.image,
+                      initrd if initrd.exists() else None, uboot=a.boot == "uboot", load=a.load,
+                      gic=a.gic, el2=a.el == 2, icount=a.icount)
     return machine, a.print
 
 
@@ -119,14 +132,17 @@ def main() -> int:
         print(why, file=sys.stderr)
         return 2
     if not machine.image_path().exists():
-        print(f"{machine.image_path()} does not exist: type make ARCH={machine.arch}", file=sys.stderr)
+        print(f"{machine.image_path()} does not exist: type make ARCH={machine.arch}",
+              file=sys.stderr)
         return 2
     if only_print:
         with tempfile.TemporaryDirectory() as disk:
             print(shlex.join(machine.command(["-serial", "stdio"], Path(disk))))
         return 0
-    print(f"{machine.arch}, {machine.smp} CPU{'s' if machine.smp > 1 else ''}: Ctrl-C goes to the kernel, "
-          "Ctrl-A X ends QEMU, `poweroff` ends both.", flush=True)
+    print(
+        f"{machine.arch}, {machine.smp} CPU{'s' if machine.smp > 1 else ''}: Ctrl-C goes to the "
+        f"kernel, "
+        "Ctrl-A X ends QEMU, `poweroff` ends both.", flush=True)
     return run(machine)
 
 

@@ -1,4 +1,5 @@
-"""Builds the book: pages and pictures into build/book, the site into build/docs, and looks whether it is whole."""
+"""Builds the book: pages and pictures into build/book, the site into build/docs, and looks whether
+it is whole."""
 from __future__ import annotations
 
 import argparse
@@ -18,7 +19,8 @@ def draw(book: pages.Book) -> None:
     for dot in sorted((book.root / "docs/pictures").glob("*.dot")):
         svg = out / f"{dot.stem}.svg"
         if not svg.is_file() or svg.stat().st_mtime <= dot.stat().st_mtime:
-            done = subprocess.run(["dot", "-Tsvg", dot], capture_output=True, text=True, check=False)
+            done = subprocess.run(["dot", "-Tsvg", dot], capture_output=True, text=True,
+                                  check=False)
             if done.returncode or done.stderr.strip():
                 book.errors.append(f"docs/pictures/{dot.name}: {done.stderr.strip()}")
             else:
@@ -29,8 +31,9 @@ def configure(book: pages.Book) -> Path:
     """docs/mkdocs.yml with the handouts in their place."""
     text = (book.root / "docs/mkdocs.yml").read_text()
     if book.handed_out:  # without some pages
-        text = "".join(line for line in text.splitlines(True)
-                       if not line.strip().endswith(".md") or line.split()[-1] in book.sources().values())
+        text = "".join(
+            line for line in text.splitlines(True)
+            if not line.strip().endswith(".md") or line.split()[-1] in book.sources().values())
     labs = "\n".join(f"      - {book.sources()[h]}" for h in book.handouts())
     config = book.out.parent / "mkdocs.yml"
     config.write_text(text.replace("      # the handouts", labs))
@@ -42,7 +45,9 @@ def build(book: pages.Book) -> None:
     draw(book)
     if book.errors:
         return
-    done = subprocess.run(["mkdocs", "build", "--quiet", "--clean", "--strict", "-f", configure(book)], stderr=subprocess.PIPE, text=True, check=False)
+    done = subprocess.run(
+        ["mkdocs", "build", "--quiet", "--clean", "--strict", "-f",
+         configure(book)], stderr=subprocess.PIPE, text=True, check=False)
     full = disk.told(done.stderr, ROOT / "build") if done.returncode else ""
     if not full:
         sys.stderr.write(done.stderr)
@@ -54,7 +59,8 @@ def build(book: pages.Book) -> None:
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--stage", action="store_true", help="the pages alone: what needs no mkdocs")
+    parser.add_argument("--stage", action="store_true",
+                        help="the pages alone: what needs no mkdocs")
     stage_only = parser.parse_args().stage
     book = pages.Book(ROOT, ROOT / "build/book/pages")
     pages.stage(book)
@@ -63,7 +69,10 @@ def main() -> int:
     for error in book.errors:
         print(error, file=sys.stderr)
     if not book.errors:
-        print(f"The book: build/{'book/pages' if stage_only else 'docs/index.html'}, {len(book.sources())} pages.")
+        print(
+            f"The book: build/{'book/pages' if stage_only else 'docs/index.html'}, "
+            f"{len(book.sources())} pages."
+        )
     return 1 if book.errors else 0
 
 

@@ -1,4 +1,5 @@
-"""The pages as mkdocs takes them: the book's own and the labs' handouts, out of the tree into one folder.
+"""The pages as mkdocs takes them: the book's own and the labs' handouts, out of the tree into one
+folder.
 
 A page may have, each on a line of its own:
 
@@ -72,7 +73,8 @@ def slug(heading: str) -> str:
 
 
 def prose(text: str) -> Iterator[tuple[int, str, bool]]:
-    """Number, line, and whether it is prose: not code, fenced or by its indentation after an empty line."""
+    """Number, line, and whether it is prose: not code, fenced or by its indentation after an empty
+    line."""
     fence = ""
     blank, indented = True, False
     for number, line in enumerate(text.splitlines(), 1):
@@ -90,14 +92,16 @@ def anchors(text: str) -> set[str]:
     found: dict[str, int] = {}
     for _, line, is_prose in prose(text):
         heading = HEADING.match(line) if is_prose else None
-        for name in ([slug(heading[2])] if heading else []) + re.findall(r'<a (?:id|name)="([^"]+)"', line):
+        for name in ([slug(heading[2])] if heading else []) + re.findall(
+                r'<a (?:id|name)="([^"]+)"', line):
             found[name if name not in found else f"{name}_{found[name]}"] = 1
             found[name] += name in found
     return set(found)
 
 
 def title(text: str) -> str:
-    return next((m[2] for _, line, is_prose in prose(text) if is_prose and (m := HEADING.match(line))), "?")
+    return next(
+        (m[2] for _, line, is_prose in prose(text) if is_prose and (m := HEADING.match(line))), "?")
 
 
 def mistakes(book: Book) -> list[Mistake]:
@@ -110,7 +114,9 @@ def mistakes(book: Book) -> list[Mistake]:
             if heading and len(heading[1]) <= (level or 6):
                 level = len(heading[1]) if "mistake" in heading[2].lower() else 0
             elif heading and level and len(heading[1]) == level + 1:
-                found.append(Mistake(slug(heading[2]), re.sub(r"\s*\{[^}]*\}\s*$", "", heading[2]), "", page))
+                found.append(
+                    Mistake(slug(heading[2]), re.sub(r"\s*\{[^}]*\}\s*$", "", heading[2]), "",
+                            page))
             elif level and found and found[-1].page == page and not heading:
                 found[-1].text += line + "\n"
     for mistake in found:
@@ -121,18 +127,23 @@ def mistakes(book: Book) -> list[Mistake]:
 def block(language: str, name: str, text: str, indent: str = "") -> list[str]:
     lines = text.splitlines()
     whole = " .whole" if len(lines) <= 40 else ""  # on one page of paper
-    return [indent + line for line in (f'```{{.{language or "text"}{whole} title="{name}"}}', *lines, "```")]
+    return [
+        indent + line
+        for line in (f'```{{.{language or "text"}{whole} title="{name}"}}', *lines, "```")
+    ]
 
 
 def for_each_arch(file: str, text: Callable[[str], str]) -> list[str]:
-    """A block with the text of a file, or with <arch> in its name one under a tab for each architecture."""
+    """A block with the text of a file, or with <arch> in its name one under a tab for each
+    architecture."""
     language = source.LANGUAGES.get(Path(file).suffix, "")
     if "<arch>" not in file:
         return block(language, file, text(file))
     out = []
     for arch in ARCHES:
         path = file.replace("<arch>", arch)
-        first = "!" if arch == ARCHES[0] else ""  # tabs of their own, even directly after other tabs
+        # tabs of their own, even directly after other tabs
+        first = "!" if arch == ARCHES[0] else ""
         out += [f'==={first} "{arch}"', "", *block(language, path, text(path), "    "), ""]
     return out
 
@@ -140,7 +151,8 @@ def for_each_arch(file: str, text: Callable[[str], str]) -> list[str]:
 def code(book: Book, file: str, names: list[str]) -> list[str]:
     if not names:
         raise NotThere(f"{file}: @code names nothing in it")
-    return for_each_arch(file, lambda path: "\n\n".join(source.named(book.root, path, name) for name in names))
+    return for_each_arch(
+        file, lambda path: "\n\n".join(source.named(book.root, path, name) for name in names))
 
 
 def picture(book: Book, words: list[str]) -> list[str]:
@@ -149,7 +161,9 @@ def picture(book: Book, words: list[str]) -> list[str]:
         raise NotThere(f"docs/pictures/{name}.dot: no such file")
     if not alt:
         raise NotThere(f"@picture {name}: it needs words that say what it shows")
-    return ['<div class="picture" markdown="1">', "", f"![{alt}](pictures/{name}.svg)", "", "</div>"]
+    return [
+        '<div class="picture" markdown="1">', "", f"![{alt}](pictures/{name}.svg)", "", "</div>"
+    ]
 
 
 def moved(page: str, match: re.Match[str]) -> str:
@@ -170,7 +184,10 @@ def index_of_mistakes(book: Book) -> list[str]:
         for m in mine:
             also = "" if m.title == m.slug else f" (`{m.slug}`)"
             text = re.sub(":$", ".", m.text)  # what it announces is in the handout
-            out += [f"**[{m.title}](../{m.page}#{m.slug})**{also}<br>", LINK.sub(functools.partial(moved, m.page), text), ""]
+            out += [
+                f"**[{m.title}](../{m.page}#{m.slug})**{also}<br>",
+                LINK.sub(functools.partial(moved, m.page), text), ""
+            ]
     return out
 
 
@@ -179,8 +196,12 @@ def list_of_labs(book: Book) -> list[str]:
     out = []
     for page in book.handouts():
         text = (book.root / page).read_text()
-        paragraph = next((part for part in text.split("\n\n") if part.strip() and not part.startswith("#")), "")
-        out += [f"**[{title(text)}](../{page})**<br>", LINK.sub(functools.partial(moved, page), paragraph).strip(), ""]
+        paragraph = next(
+            (part for part in text.split("\n\n") if part.strip() and not part.startswith("#")), "")
+        out += [
+            f"**[{title(text)}](../{page})**<br>",
+            LINK.sub(functools.partial(moved, page), paragraph).strip(), ""
+        ]
     return out
 
 
@@ -226,11 +247,13 @@ class Links:
             return f"[{text}]({self.pages[file]}{'#' + anchor if anchor else ''})"
         if not (self.book.root / file).exists():
             raise NotThere(f"{target}: dead link, no such file in the tree")
-        return text if text.startswith("`") else f"`{text}`" if text == file else f"{text} (`{file}`)"
+        return text if text.startswith(
+            "`") else f"`{text}`" if text == file else f"{text} (`{file}`)"
 
 
 def staged_text(book: Book, page: str) -> str:
-    """A page with what its directives stand for; links still the tree's. Errors are told by stage()."""
+    """A page with what its directives stand for; links still the tree's. Errors are told by
+    stage()."""
     out: list[str] = []
     for _, line, is_prose in prose((book.root / page).read_text()):
         if is_prose and re.match(r"@[a-z]+\b", line):

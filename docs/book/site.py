@@ -6,7 +6,8 @@ from html.parser import HTMLParser
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
-FETCHED = {("script", "src"), ("img", "src"), ("link", "href"), ("iframe", "src"), ("source", "src"), ("object", "data")}
+FETCHED = {("script", "src"), ("img", "src"), ("link", "href"), ("iframe", "src"),
+           ("source", "src"), ("object", "data")}
 
 
 class Page(HTMLParser):
@@ -22,7 +23,8 @@ class Page(HTMLParser):
         have = {key: value or "" for key, value in attrs}
         self.ids |= {have[key] for key in ("id", "name") if key in have}
         for key in ("href", "src", "data"):
-            if (tag, key) in FETCHED and key in have and have.get("rel") not in ("canonical", "prev", "next"):
+            if (tag, key) in FETCHED and key in have and have.get("rel") not in ("canonical",
+                                                                                 "prev", "next"):
                 self.fetched.append(have[key])
             elif key == "href" and key in have:
                 self.links.append(have[key])
@@ -32,7 +34,10 @@ class Page(HTMLParser):
 
 def check(site: Path) -> list[str]:
     """What is wrong with the site, one sentence each."""
-    pages = {p: Page(p.read_text(errors="replace")) for p in sorted(site.rglob("*.html")) if p.name != "404.html"}
+    pages = {
+        p: Page(p.read_text(errors="replace"))
+        for p in sorted(site.rglob("*.html")) if p.name != "404.html"
+    }
     wrong = []
     for path, page in pages.items():
         at = path.relative_to(site)
@@ -47,9 +52,13 @@ def check(site: Path) -> list[str]:
             target = target / "index.html" if target.is_dir() else target
             if not target.is_file():
                 wrong.append(f"{at}: dead link: {url}")
-            elif parts.fragment and target in pages and unquote(parts.fragment) not in pages[target].ids | {"__skip"}:
+            elif parts.fragment and target in pages and unquote(
+                    parts.fragment) not in pages[target].ids | {"__skip"}:
                 wrong.append(f"{at}: dead link: {url}: no such section")
     for sheet in site.rglob("*.css"):
-        wrong += [f"{sheet.relative_to(site)}: fetched from elsewhere: {url}"
-                  for url in re.findall(r"""(?:url\(|@import )['"]?((?:https?:)?//[^'")\s]+)""", sheet.read_text(errors="replace"))]
+        wrong += [
+            f"{sheet.relative_to(site)}: fetched from elsewhere: {url}"
+            for url in re.findall(r"""(?:url\(|@import )['"]?((?:https?:)?//[^'")\s]+)""",
+                                  sheet.read_text(errors="replace"))
+        ]
     return wrong

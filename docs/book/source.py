@@ -45,13 +45,15 @@ def above(lines: list[str], first: int) -> int:
             at -= 1
         return at
     at = first
-    while at and lines[at - 1].startswith(("#", "@")) and not lines[at - 1].startswith(("#!", "#include", "#if", "#end", "#define", "#el")):
+    while at and lines[at - 1].startswith(("#", "@")) and not lines[at - 1].startswith(
+        ("#!", "#include", "#if", "#end", "#define", "#el")):
         at -= 1
     return at
 
 
 def body_end(lines: list[str], first: int) -> tuple[int, str]:
-    """The last line of the C declaration that begins at @first, and which character told: `{` or `;`."""
+    """The last line of the C declaration that begins at @first, and which character told: `{` or
+    `;`."""
     depth = 0
     for at in range(first, len(lines)):
         for char in lines[at]:
@@ -96,10 +98,14 @@ def in_assembly(lines: list[str], name: str) -> tuple[int, int] | None:
         if re.match(rf"\s*\.macro {word}\b", line):
             return at, next(i for i in range(at, len(lines)) if ".endm" in lines[i])
         if re.match(rf"{word}:", line):
-            end = next((i for i in range(at, len(lines)) if re.match(rf"\s*\.size {word},", lines[i])), None)
+            end = next(
+                (i for i in range(at, len(lines)) if re.match(rf"\s*\.size {word},", lines[i])),
+                None)
             if end is None:  # a label inside a function: up to the next empty line
-                end = next((i for i in range(at, len(lines)) if not lines[i].strip()), len(lines)) - 1
-            while at and re.match(rf"\s*\.(type|globl|balign).*|{word}:", lines[at - 1]) and lines[at - 1].strip():
+                end = next(
+                    (i for i in range(at, len(lines)) if not lines[i].strip()), len(lines)) - 1
+            while at and re.match(rf"\s*\.(type|globl|balign).*|{word}:",
+                                  lines[at - 1]) and lines[at - 1].strip():
                 at -= 1
             return at, end
     return None
@@ -122,7 +128,8 @@ def in_make(lines: list[str], name: str) -> tuple[int, int] | None:
     for at, line in enumerate(lines):
         if re.match(rf"{re.escape(name)}\s*(:=|\?=|=|:)", line):
             end = at
-            while lines[end].endswith("\\") or (end + 1 < len(lines) and lines[end + 1].startswith("\t")):
+            while lines[end].endswith("\\") or (end + 1 < len(lines)
+                                                and lines[end + 1].startswith("\t")):
                 end += 1
             return at, end
     return None

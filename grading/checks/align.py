@@ -78,23 +78,27 @@ class _State(NamedTuple):
     pairs: int = 0
 
 
-Matched = tuple[_State, int | None]  # a state, and the index of the executed call that its last event was matched with
+# a state, and the index of the executed call that its last event was matched with
+Matched = tuple[_State, int | None]
 
 
 class _Search(Generic[AnyExecuted, AnyEvent]):
     """All ways to match one CPU's events with its executed calls, the most likely first."""
 
-    def __init__(self, executed: Sequence[AnyExecuted], printed: Sequence[AnyEvent], differ: Callable[[AnyExecuted, AnyEvent], str],
-                 needed: Callable[[AnyExecuted], bool], first: int) -> None:
+    def __init__(self, executed: Sequence[AnyExecuted], printed: Sequence[AnyEvent],
+                 differ: Callable[[AnyExecuted, AnyEvent],
+                                  str], needed: Callable[[AnyExecuted], bool], first: int) -> None:
         self.executed: Sequence[AnyExecuted] = executed
         self.printed: Sequence[AnyEvent] = printed
         self.differ: Callable[[AnyExecuted, AnyEvent], str] = differ
         self.needed = needed
         self.first = first  # calls before this index may have been executed while tracing was off
-        self.needed_end = next((i + 1 for i in reversed(range(len(executed))) if needed(executed[i])), 0)
+        self.needed_end = next(
+            (i + 1 for i in reversed(range(len(executed))) if needed(executed[i])), 0)
         self.furthest = _State(0)
         self.pairs: list[tuple[AnyExecuted, AnyEvent]] = []
-        self._thread_of: dict[tuple[str, int], tuple[int, int]] = {}  # by comm and pid: the thread, and the number of the first pair that has both
+        # by comm and pid: the thread, and the number of the first pair that has both
+        self._thread_of: dict[tuple[str, int], tuple[int, int]] = {}
         self._tried: set[tuple[object, ...]] = set()
 
     def _fits(self, i: int, number: int) -> bool:
@@ -103,11 +107,13 @@ class _Search(Generic[AnyExecuted, AnyEvent]):
         return (known is None or known[0] == ran.call.thread) and not self.differ(ran, event)
 
     def _over(self, at: int, waits: int) -> bool:
-        """May the event of the pending call be printed before call `at`? Yes, once the context that came in between has returned."""
+        """May the event of the pending call be printed before call `at`? Yes, once the context that
+        came in between has returned."""
         if at >= self.needed_end or at == waits + 1:
             return True
         mine, before, following = (self.executed[i].call for i in (waits, at - 1, at))
-        return (following.thread != mine.thread or following.level <= mine.level or self.executed[at].seq >= self.executed[waits].done
+        return (following.thread != mine.thread or following.level <= mine.level
+                or self.executed[at].seq >= self.executed[waits].done
                 or before.thread != following.thread or following.trap != before.trap)
 
     def _next(self, state: _State) -> Iterator[Matched]:
@@ -125,13 +131,17 @@ class _Search(Generic[AnyExecuted, AnyEvent]):
             yield _State(at + 1, state.number + 1, state.pending, state.pairs + 1), at
         for i in state.pending:
             if self._fits(i, state.number) and self._over(at, i):
-                yield _State(at, state.number + 1, tuple(p for p in state.pending if p != i), state.pairs + 1), i
+                yield _State(at, state.number + 1, tuple(p for p in state.pending if p != i),
+                             state.pairs + 1), i
 
     def _take(self, state: _State, matched: int | None) -> None:
         keep = state.pairs - (matched is not None)
         if keep < len(self.pairs):
             del self.pairs[keep:]
-            self._thread_of = {who: known for who, known in self._thread_of.items() if known[1] < keep}
+            self._thread_of = {
+                who: known
+                for who, known in self._thread_of.items() if known[1] < keep
+            }
         if matched is not None:
             ran, event = self.executed[matched], self.printed[state.number - 1]
             self._thread_of.setdefault(event.task, (ran.call.thread, keep))
@@ -164,10 +174,12 @@ class _Search(Generic[AnyExecuted, AnyEvent]):
         return False
 
     def _meant(self, state: _State) -> int:
-        """The executed call to which the event probably belongs: one with its name, else the newest pending one."""
+        """The executed call to which the event probably belongs: one with its name, else the newest
+        pending one."""
         waiting = [*state.pending[::-1], *([state.at] if state.at < len(self.executed) else [])]
         name = self.printed[state.number].func
-        return next((at for at in waiting if self.executed[at].call.name == name), waiting[0] if waiting else state.at)
+        return next((at for at in waiting if self.executed[at].call.name == name),
+                    waiting[0] if waiting else state.at)
 
     def parted(self, cpu: int) -> Divergence:
         s, executed, printed = self.furthest, self.executed, self.printed
@@ -176,25 +188,33 @@ class _Search(Generic[AnyExecuted, AnyEvent]):
             why = f"executed, but not printed: {executed[at]}"
         else:
             at, event = self._meant(s), printed[s.number]
-            why = f"printed, but not executed: {event}" if at == len(executed) else (
-                self.differ(executed[at], event) or f"pid {event.task[1]} is printed for two threads")
+            why = f"printed, but not executed: {event}" if at == len(executed) else (self.differ(
+                executed[at], event) or f"pid {event.task[1]} is printed for two threads")
         return Divergence(cpu, why, at, s.number, executed, printed)
 
 
-def _likeliest(executed: Sequence[AnyExecuted], printed: Sequence[AnyEvent], differ: Callable[[AnyExecuted, AnyEvent], str], last: int, look: int = 24) -> int:
-    """The index in `executed`, at most `last`, from which on `look` calls fit the first printed events best."""
+def _likeliest(executed: Sequence[AnyExecuted], printed: Sequence[AnyEvent],
+               differ: Callable[[AnyExecuted, AnyEvent], str], last: int, look: int = 24) -> int:
+    """The index in `executed`, at most `last`, from which on `look` calls fit the first printed
+    events best."""
     def score(start: int) -> int:
-        return next((n for n, (ran, event) in enumerate(zip(executed[start:start + look], printed)) if differ(ran, event)), look)
+        return next((n for n, (ran, event) in enumerate(zip(executed[start:start + look], printed))
+                     if differ(ran, event)), look)
 
     return max(range(min(last + 1, len(executed))), key=score, default=0)
 
 
-def align(executed: Mapping[int, Sequence[AnyExecuted]], printed: Sequence[AnyEvent], differ: Callable[[AnyExecuted, AnyEvent], str], whole: bool = True,
-          needed: Callable[[AnyExecuted], bool] = lambda ran: True) -> dict[int, Alignment[AnyExecuted, AnyEvent]]:
-    """Align each CPU's calls and events. `differ` says why an event does not belong to a call, or returns "".
+def align(
+    executed: Mapping[int, Sequence[AnyExecuted]], printed: Sequence[AnyEvent],
+    differ: Callable[[AnyExecuted, AnyEvent],
+                     str], whole: bool = True, needed: Callable[[AnyExecuted],
+                                                                bool] = lambda ran: True
+) -> dict[int, Alignment[AnyExecuted, AnyEvent]]:
+    """Align each CPU's calls and events. `differ` says why an event does not belong to a call, or
+    returns "".
 
-    `needed` says which calls must be printed. Other calls may be missing at the end and, unless the trace is
-    `whole`, at the start: tracing was switched on and off between them.
+    `needed` says which calls must be printed. Other calls may be missing at the end and, unless the
+    trace is `whole`, at the start: tracing was switched on and off between them.
     """
     found = {}
     for cpu in sorted({*executed, *(e.cpu for e in printed)}):
@@ -202,14 +222,17 @@ def align(executed: Mapping[int, Sequence[AnyExecuted]], printed: Sequence[AnyEv
         first = 0 if whole else next((i for i, ran in enumerate(mine) if needed(ran)), len(mine))
         search = _Search(mine, events, differ, needed, first)
         begins = sorted({0, _likeliest(mine, events, differ, first)}, reverse=True)
-        found[cpu] = Alignment(search.pairs, None if any(map(search.run, begins)) else search.parted(cpu))
+        found[cpu] = Alignment(search.pairs,
+                               None if any(map(search.run, begins)) else search.parted(cpu))
     return found
 
 
 def by_cpu(executed: Iterable[AnyExecuted]) -> dict[int, list[AnyExecuted]]:
-    """Sort by CPU and fill in `done`: a context has continued when it, or one that it interrupted, executes again on that CPU."""
+    """Sort by CPU and fill in `done`: a context has continued when it, or one that it interrupted,
+    executes again on that CPU."""
     cpus: dict[int, list[AnyExecuted]] = {}
-    waiting: dict[tuple[int, int], list[AnyExecuted]] = {}  # for each thread on a CPU: the newest of each interrupt level
+    # for each thread on a CPU: the newest of each interrupt level
+    waiting: dict[tuple[int, int], list[AnyExecuted]] = {}
     for ran in executed:
         inner = waiting.setdefault((ran.vcpu, ran.call.thread), [])
         while inner and inner[-1].call.level >= ran.call.level:
@@ -221,8 +244,9 @@ def by_cpu(executed: Iterable[AnyExecuted]) -> dict[int, list[AnyExecuted]]:
 
 
 def differ(ran: Executed, event: FunctionEvent) -> str:
-    """Why a function event does not belong to the call, or "". The printed 'h' is checked for the workload alone: other functions may
-    run in an interrupt before the kernel has noted that it is in one."""
+    """Why a function event does not belong to the call, or "". The printed 'h' is checked for the
+    workload alone: other functions may run in an interrupt before the kernel has noted that it is
+    in one."""
     call = ran.call
     if call.name != event.func:
         return f"executed {call.name}, printed {event.func}"

@@ -10,7 +10,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from itertools import pairwise
 
-from grading.checks.align import NEVER, Alignment, Divergence, Executed, AnyExecuted, AnyEvent, align, by_cpu, differ
+from grading.checks.align import (NEVER, Alignment, Divergence, Executed, AnyExecuted, AnyEvent,
+                                  align, by_cpu, differ)
 from grading.elf.elf import Kernel, Site
 from grading.evidence.evidence import Evidence, Phase, Window, between, during, once
 from grading.evidence.finding import Defect, Finding, seq_at, side_by_side
@@ -26,20 +27,26 @@ Check = Callable[[Evidence], Finding | None]
 # ---- call sites in words ----------------------------------------------------
 
 def calls_tracer(kernel: Kernel, address: int, word: int) -> bool:
-    """Is the word a call to the tracer, with this hook style's link register, and not the compiler's call to _mcount?"""
+    """Is the word a call to the tracer, with this hook style's link register, and not the
+    compiler's call to _mcount?"""
     jump = kernel.isa.jump(address, word)
     return jump is not None and jump[1] == kernel.link_register and jump[0] in stubs(kernel) and (
         jump[0] != kernel.symbol("_mcount"))
 
 
 def site_lines(kernel: Kernel, site: Site, found: int, call: bool) -> list[str]:
-    """Lines that show the site's word and the word that it should have held; or one line that says that it was right."""
+    """Lines that show the site's word and the word that it should have held; or one line that says
+    that it was right."""
     if call and calls_tracer(kernel, site.address, found):
-        return [f"{site.function.name} at {site.address:#x}: its call site is right, {kernel.disassemble(site.address, found)}"]
+        return [
+            f"{site.function.name} at {site.address:#x}: its call site is right, "
+            f"{kernel.disassemble(site.address, found)}"
+        ]
     want = kernel.disassemble(site.address, site.rest)
     if call:
         target = min(stubs(kernel), key=lambda stub: abs(stub - site.address))
-        want = kernel.disassemble(site.address, kernel.isa.call(site.address, target, kernel.link_register))
+        want = kernel.disassemble(site.address,
+                                  kernel.isa.call(site.address, target, kernel.link_register))
     was = kernel.disassemble(site.address, found)
     return [f"{site.function.name} at {site.address:#x}", f"was        {found:08x}  {was}",
             f"should be  {'a call like' if call else site.rest.to_bytes(4, 'big').hex()}  {want}"]
@@ -59,7 +66,8 @@ def traced(evidence: Evidence, call: Call) -> bool:
 
 def foreign(kernel: Kernel, addresses: Iterable[int], allowed: set[int]) -> list[int]:
     """The addresses that are not allowed to differ."""
-    own = {kernel.symbol(n) for n in ("ftrace_call", "ftrace_graph_call")}  # calls inside the tracer that are patched too
+    # calls inside the tracer that are patched too
+    own = {kernel.symbol(n) for n in ("ftrace_call", "ftrace_graph_call")}
     return [a for a in addresses if a not in allowed | own]
 
 
@@ -71,15 +79,18 @@ def word_in(kernel: Kernel, text: bytes, address: int) -> int:
 
 # ---- mistakes with a name ------------------------------------------------------
 
-Recogniser = Callable[[Evidence, Finding], str]  # returns a slug or ""; it looks at observations, never at the student's source
+# returns a slug or ""; it looks at observations, never at the student's source
+Recogniser = Callable[[Evidence, Finding], str]
 
 
 def named(check: Check, *recognisers: Recogniser) -> Check:
-    """The check; if one of the recognisers knows the cause of its finding, the finding gets the mistake's name."""
+    """The check; if one of the recognisers knows the cause of its finding, the finding gets the
+    mistake's name."""
     def and_named(evidence: Evidence) -> Finding | None:
         finding = check(evidence)
         if finding and not finding.mistake:
-            finding.mistake = next((slug for slug in (known(evidence, finding) for known in recognisers) if slug), "")
+            finding.mistake = next(
+                (slug for slug in (known(evidence, finding) for known in recognisers) if slug), "")
         return finding
     return and_named
 
@@ -90,7 +101,8 @@ def of_kind(kind: Defect, slug: str) -> Recogniser:
 
 
 def within(part: Window, finding: Finding | None) -> Finding | None:
-    """The finding; if it does not say when it happened, a debugger stops where this window begins."""
+    """The finding; if it does not say when it happened, a debugger stops where this window begins.
+    """
     if finding and finding.began is None:
         finding.began = part.first
     return finding
@@ -114,16 +126,22 @@ def lives(evidence: Evidence) -> Finding | None:
 
 
 def right_result(evidence: Evidence) -> Finding | None:
-    """The program prints the right result, traced or not: arguments and return values were passed on."""
+    """The program prints the right result, traced or not: arguments and return values were passed
+    on."""
     phases = [*evidence.phases, *([evidence.overwritten] if evidence.overwritten else [])]
-    return first_of(within(phase, result_printed(phase.name, evidence.expected(phase), phase.output)) for phase in phases)
+    return first_of(
+        within(phase, result_printed(phase.name, evidence.expected(phase), phase.output))
+        for phase in phases)
 
 
 def result_printed(where: str, run: ExpectedRun, output: str) -> Finding | None:
     if run.line in output:
         return None
     said = output.strip().splitlines()
-    return Finding(f"{where}: the workload's result is wrong. It must print '{run.line}', and printed '{said[-1] if said else ''}'")
+    return Finding(
+        f"{where}: the workload's result is wrong. It must print '{run.line}', and printed "
+        f"'{said[-1] if said else ''}'"
+    )
 
 
 def right_arguments(evidence: Evidence) -> Finding | None:
@@ -132,23 +150,28 @@ def right_arguments(evidence: Evidence) -> Finding | None:
 
 
 def wrong_argument(evidence: Evidence, phase: Phase) -> Finding | None:
-    astray: set[str] = set()  # contexts in which another function was called: other rungs report that
+    # contexts in which another function was called: other rungs report that
+    astray: set[str] = set()
     for name, want, call in evidence.call_pairs(phase):
         astray |= {name} if want.function != call.name else set()
         wrong = _first_wrong(want, call) if name not in astray else None
         if wrong is not None:
             register = PASSED.get(want.function, (1,))[wrong]
-            return Finding(f"{phase.name}, {name}: {call.name} received {call.arguments[register]:#x} as "
-                           f"{argument(evidence.isa, register)}, and must receive {want.received[wrong]:#x}", seq=call.seq)
+            return Finding(
+                f"{phase.name}, {name}: {call.name} received {call.arguments[register]:#x} as "
+                f"{argument(evidence.isa, register)}, and must receive {want.received[wrong]:#x}",
+                seq=call.seq)
     return None
 
 
 def _first_wrong(want: ExpectedCall, call: Call) -> int | None:
-    """The first known argument that is wrong; None: all are right, or the function's body did not run."""
+    """The first known argument that is wrong; None: all are right, or the function's body did not
+    run."""
     if not call.arguments:
         return None
     registers = PASSED.get(want.function, (1,))
-    return next((i for i, (n, value) in enumerate(zip(registers, want.received)) if call.arguments[n] != value), None)
+    return next((i for i, (n, value) in enumerate(zip(registers, want.received))
+                 if call.arguments[n] != value), None)
 
 
 def argument(isa: Isa, number: int) -> str:
@@ -172,8 +195,9 @@ def executed_as_expected(evidence: Evidence, phase: Phase) -> Finding | None:
         if want != got:
             at = first_difference(want, got)
             rows = side_by_side(got, want, at)
-            return Finding(f"{phase.name}, {name}: call {at} is not the one that follows from the seed", rows,
-                           ("executed", "expected"), seq=seq_at(executed.get(name, []), at))
+            return Finding(
+                f"{phase.name}, {name}: call {at} is not the one that follows from the seed", rows,
+                ("executed", "expected"), seq=seq_at(executed.get(name, []), at))
     return None
 
 
@@ -184,13 +208,14 @@ def _selected(evidence: Evidence, phase: Phase) -> list[Call]:
 
 @once
 def _aligned(evidence: Evidence, phase: Phase) -> dict[int, Alignment[Executed, FunctionEvent]]:
-    """The alignment of each CPU's calls and events. In labs 1 and 2 tracing is switched on and off while other functions run, so only the
-    workload's calls must be printed."""
+    """The alignment of each CPU's calls and events. In labs 1 and 2 tracing is switched on and off
+    while other functions run, so only the workload's calls must be printed."""
     assert phase.trace
     brackets = [c.seq for c in evidence.calls(phase) if c.name in ("wl_begin", "wl_end")]
     lo, hi = (brackets[0], brackets[-1]) if evidence.lab < 3 and len(brackets) == 2 else (0, NEVER)
     executed = by_cpu(Executed(c, c.seq, c.vcpu) for c in _selected(evidence, phase))
-    return align(executed, phase.trace.events, differ, whole=evidence.lab >= 3, needed=lambda ran: lo <= ran.seq <= hi)
+    return align(executed, phase.trace.events, differ, whole=evidence.lab >= 3,
+                 needed=lambda ran: lo <= ran.seq <= hi)
 
 
 def printed_as_executed(evidence: Evidence, phase: Phase) -> Finding | None:
@@ -198,9 +223,13 @@ def printed_as_executed(evidence: Evidence, phase: Phase) -> Finding | None:
     if trace is None or trace.in_buffer < 0:
         return Finding(f"{phase.name}: no trace was printed")
     if trace.in_buffer != len(trace.events):
-        return Finding(f"{phase.name}: the header of the trace counts {trace.in_buffer} entries, and {len(trace.events)} are printed")
+        return Finding(
+            f"{phase.name}: the header of the trace counts {trace.in_buffer} entries, and "
+            f"{len(trace.events)} are printed"
+        )
     if trace.overrun:
-        return Finding(f"{phase.name}: {trace.overrun} events were lost in a buffer that has room for all")
+        return Finding(
+            f"{phase.name}: {trace.overrun} events were lost in a buffer that has room for all")
     found = _aligned(evidence, phase)
     printed, ran = sum(len(a.pairs) for a in found.values()), len(
         during(phase, evidence.truth.callbacks)
@@ -210,18 +239,27 @@ def printed_as_executed(evidence: Evidence, phase: Phase) -> Finding | None:
     )
     if wrong or ran >= printed:
         return wrong
-    return Finding(f"{phase.name}: {printed} events are printed, and the tracer's callback ran only {ran} times")
+    return Finding(
+        f"{phase.name}: {printed} events are printed, and the tracer's callback ran only {ran} "
+        f"times"
+    )
 
 
-def parted(evidence: Evidence, where: str, found: dict[int, Alignment[AnyExecuted, AnyEvent]]) -> Finding | None:
-    """The first event that was not executed as printed; else the first event whose call site did not call the tracer."""
+def parted(evidence: Evidence, where: str, found: dict[int, Alignment[AnyExecuted,
+                                                                      AnyEvent]]) -> Finding | None:
+    """The first event that was not executed as printed; else the first event whose call site did
+    not call the tracer."""
     for alignment in found.values():
         if alignment.divergence:
             return _diverged(evidence, where, alignment.divergence)
     for alignment in found.values() if evidence.lab >= 3 else ():
         for ran, event in alignment.pairs:
             if not traced(evidence, ran.call):
-                return at_site(evidence, ran.call, f"{where}: '{event.line.strip()}' is printed, and the call site of {ran.call.name} held no call to the tracer", True)
+                return at_site(
+                    evidence, ran.call,
+                    f"{where}: '{event.line.strip()}' is printed, and the call site of "
+                    f"{ran.call.name} held no call to the tracer",
+                    True)
     return None
 
 
@@ -232,14 +270,18 @@ def _diverged(evidence: Evidence, where: str, divergence: Divergence) -> Finding
     )
     if divergence.executed_at < len(divergence.executed):
         call = divergence.executed[divergence.executed_at].call
-        finding.site, finding.seq = site_lines(evidence.kernel, call.site, call.word, call=evidence.lab >= 3), call.seq
+        finding.site, finding.seq = site_lines(evidence.kernel, call.site, call.word,
+                                               call=evidence.lab >= 3), call.seq
     return finding
 
 
 def in_time(where: str, alignment: Alignment[AnyExecuted, AnyEvent]) -> Finding | None:
     for (_, before), (_, event) in pairwise(alignment.pairs):
         if event.usec < before.usec:
-            return Finding(f"{where}, CPU {event.cpu}: an event has an earlier time than the one before it: '{event.line.strip()}'")
+            return Finding(
+                f"{where}, CPU {event.cpu}: an event has an earlier time than the one before it: "
+                f"'{event.line.strip()}'"
+            )
     return None
 
 
@@ -252,13 +294,19 @@ def right_parents(evidence: Evidence) -> Finding | None:
         for name, want, call in evidence.call_pairs(phase):
             event = event_of.get(call.seq)
             if event and event.parent != want.caller:
-                return Finding(f"{phase.name}, {name}: {want.function} was called from {want.caller}, "
-                               f"and is printed as '{event.line.strip()}'", seq=call.seq)
+                return Finding(
+                    f"{phase.name}, {name}: {want.function} was called from {want.caller}, "
+                    f"and is printed as '{event.line.strip()}'", seq=call.seq)
     return None
 
 
 def three_agree(evidence: Evidence) -> Finding | None:
-    return first_of(within(phase, executed_as_expected(evidence, phase) or (printed_as_executed(evidence, phase) if phase.on else None)) for phase in evidence.phases)
+    return first_of(
+        within(
+            phase,
+            executed_as_expected(evidence, phase) or (
+                printed_as_executed(evidence, phase) if phase.on else None))
+        for phase in evidence.phases)
 
 
 # ---- while no tracer is on ----------------------------------------------------
@@ -267,8 +315,10 @@ def no_hits(evidence: Evidence, points: list[Record], what: str) -> Finding | No
     for phase in evidence.off():
         hits = during(phase, points)
         if hits:
-            return Finding(f"{phase.name}: {what} ran {len(hits)} times while no tracer was on, first {evidence.kernel.name_at(hits[0].addr)} "
-                           f"on CPU {hits[0].vcpu}", seq=hits[0].seq)
+            return Finding(
+                f"{phase.name}: {what} ran {len(hits)} times while no tracer was on, first "
+                f"{evidence.kernel.name_at(hits[0].addr)} "
+                f"on CPU {hits[0].vcpu}", seq=hits[0].seq)
     return None
 
 
@@ -289,16 +339,23 @@ def _at_rest(evidence: Evidence, text: bytes, when: str) -> Finding | None:
     if not wrong:
         return None
     found, rest = (word_in(kernel, t, wrong[0]) for t in (text, want))
-    return Finding(f"{len(wrong)} words of text are wrong {when}, first at {kernel.name_at(wrong[0])}", site=[
-        f"{kernel.name_at(wrong[0])} at {wrong[0]:#x}", f"was        {found:08x}  {kernel.disassemble(wrong[0], found)}",
-        f"should be  {rest:08x}  {kernel.disassemble(wrong[0], rest)}"], address=wrong[0])
+    return Finding(
+        f"{len(wrong)} words of text are wrong {when}, first at {kernel.name_at(wrong[0])}", site=[
+            f"{kernel.name_at(wrong[0])} at {wrong[0]:#x}",
+            f"was        {found:08x}  {kernel.disassemble(wrong[0], found)}",
+            f"should be  {rest:08x}  {kernel.disassemble(wrong[0], rest)}"
+        ], address=wrong[0])
 
 
 def _rest_executed(evidence: Evidence) -> Finding | None:
     for phase in evidence.off():
         for call in evidence.calls(phase):
             if call.word != call.site.rest:
-                return at_site(evidence, call, f"{phase.name}: CPU {call.vcpu} executed another word than the nop at the call site of {call.name} while no tracer was on", False)
+                return at_site(
+                    evidence, call,
+                    f"{phase.name}: CPU {call.vcpu} executed another word than the nop at the call "
+                    f"site of {call.name} while no tracer was on",
+                    False)
     return None
 
 
@@ -307,7 +364,11 @@ def calls_while_on(evidence: Evidence) -> Finding | None:
     for phase in evidence.on():
         for call in _selected(evidence, phase):
             if not traced(evidence, call):
-                return at_site(evidence, call, f"{phase.name}: CPU {call.vcpu} ran {call.name}, which is traced, and its call site held no call to the tracer", True)
+                return at_site(
+                    evidence, call,
+                    f"{phase.name}: CPU {call.vcpu} ran {call.name}, which is traced, and its call "
+                    f"site held no call to the tracer",
+                    True)
         if phase.filter and not any(c.name in phase.filter.names for c in evidence.calls(phase)):
             return Finding(f"{phase.name}: no traced function ran", began=phase.first)
     return None
@@ -322,15 +383,23 @@ def only_selected(evidence: Evidence) -> Finding | None:
         changed = kernel.differing(phase.text, rest)
         wrong = foreign(kernel, changed, chosen)
         if wrong:
-            return Finding(f"{phase.name}: {len(wrong)} words of text that the filter {phase.filter} does not select "
-                           f"were changed, first at {kernel.name_at(wrong[0])}", address=wrong[0], kind=Defect.BEYOND_FILTER)
+            return Finding(
+                f"{phase.name}: {len(wrong)} words of text that the filter {phase.filter} does not "
+                f"select "
+                f"were changed, first at {kernel.name_at(wrong[0])}", address=wrong[0],
+                kind=Defect.BEYOND_FILTER)
         missed = sorted(chosen - set(changed))
         if missed:
-            return Finding(f"{phase.name}: {len(missed)} sites that the filter {phase.filter} selects hold no "
-                           f"call, first {kernel.name_at(missed[0])}", address=missed[0])
+            return Finding(
+                f"{phase.name}: {len(missed)} sites that the filter {phase.filter} selects hold no "
+                f"call, first {kernel.name_at(missed[0])}", address=missed[0])
         for call in evidence.calls(phase):
             if call.name not in phase.filter.names and call.word != call.site.rest:
-                return at_site(evidence, call, f"{phase.name}: {call.name} is not in the filter, and its call site did not hold the nop", False)
+                return at_site(
+                    evidence, call,
+                    f"{phase.name}: {call.name} is not in the filter, and its call site did not "
+                    f"hold the nop",
+                    False)
     return None
 
 
@@ -339,8 +408,10 @@ def every_site(evidence: Evidence) -> Finding | None:
     for site in evidence.kernel.sites if evidence.text_traced else []:
         word = word_in(evidence.kernel, evidence.text_traced, site.address)
         if not calls_tracer(evidence.kernel, site.address, word):
-            return Finding(f"every function was traced, and the call site of {site.function.name} held no call to the tracer",
-                           site=site_lines(evidence.kernel, site, word, call=True))
+            return Finding(
+                f"every function was traced, and the call site of {site.function.name} held no "
+                f"call to the tracer",
+                site=site_lines(evidence.kernel, site, word, call=True))
     return None
 
 
@@ -348,12 +419,17 @@ def silent_trampolines(evidence: Evidence) -> Finding | None:
     for phase in evidence.off():
         for call in evidence.calls(phase):
             if traced(evidence, call):
-                return at_site(evidence, call, f"{phase.name}: the call site of {call.name} called a trampoline on CPU {call.vcpu} while no tracer was on", False)
+                return at_site(
+                    evidence, call,
+                    f"{phase.name}: the call site of {call.name} called a trampoline on CPU "
+                    f"{call.vcpu} while no tracer was on",
+                    False)
     return no_hits(evidence, evidence.truth.trampolines, "a trampoline")
 
 
 def synchronised(evidence: Evidence) -> Finding | None:
-    """Before a batch of patches returns, every online CPU has synchronised its instruction fetch."""
+    """Before a batch of patches returns, every online CPU has synchronised its instruction fetch.
+    """
     batches = [b for b in evidence.truth.batches if b.stores]
     if not batches:
         return Finding("no call site was patched")
@@ -374,8 +450,11 @@ def _synchronised(evidence: Evidence, batch: Batch) -> Finding | None:
             f.vcpu == cpu and f.seq > after and evidence.isa.synchronises(f.word) for f in fences
         ):
             site = evidence.kernel.name_at(evidence.kernel.text[0] + batch.stores[-1].v[0])
-            return Finding(f"the batch of {len(batch.stores)} patches on CPU {batch.vcpu} (the last at {site}) returned "
-                           f"before CPU {cpu} had executed {evidence.isa.synchronising}", seq=batch.end, kind=Defect.NOT_SYNCHRONISED)
+            return Finding(
+                f"the batch of {len(batch.stores)} patches on CPU {batch.vcpu} (the last at "
+                f"{site}) returned "
+                f"before CPU {cpu} had executed {evidence.isa.synchronising}", seq=batch.end,
+                kind=Defect.NOT_SYNCHRONISED)
     return None
 
 
@@ -385,13 +464,19 @@ STEPS = ["dc cvau", "a dsb ish after dc cvau", "ic ivau", "a dsb ish after ic iv
 
 
 def _maintenance(evidence: Evidence, batch: Batch) -> tuple[Finding | None, int]:
-    """arm64: each cache line that was written goes through dc cvau, dsb ish, ic ivau, dsb ish. Returns a finding, and the record of the last of these.
+    """arm64: each cache line that was written goes through dc cvau, dsb ish, ic ivau, dsb ish.
+    Returns a finding, and the record of the last of these.
 
-    A line can be cleaned by any virtual address that maps to it; an instruction cache may know it only by the address that is executed.
+    A line can be cleaned by any virtual address that maps to it; an instruction cache may know it
+    only by the address that is executed.
     """
     assert batch.end is not None
-    mine = [r for r in (*batch.stores, *between(evidence.truth.fences, batch.begin, batch.end)) if r.vcpu == batch.vcpu]
-    done: list[set[int]] = [set() for _ in range(len(STEPS) + 1)]  # by the number of steps done: the lines of text
+    mine = [
+        r for r in (*batch.stores, *between(evidence.truth.fences, batch.begin, batch.end))
+        if r.vcpu == batch.vcpu
+    ]
+    # by the number of steps done: the lines of text
+    done: list[set[int]] = [set() for _ in range(len(STEPS) + 1)]
     last = batch.begin
     for r in sorted(mine, key=lambda r: r.seq):
         if r.kind == Kind.STORE:
@@ -406,10 +491,16 @@ def _maintenance(evidence: Evidence, batch: Batch) -> tuple[Finding | None, int]
     does = {0: ARM64.cleans, 2: ARM64.invalidates}.get(late)
     others = [r for r in mine if r.kind == Kind.FENCE and does and does(r.word)]
     early = any(_line(r) in done[late] and (late == 0 or _is_text(evidence, r)) for r in others)
-    elsewhere = "" if not others else f" (it was executed before {STEPS[late - 1] if late else 'the store'}, which is too early)" if early else (
-        " (it was executed for other addresses: arch_sync_line takes the address that is executed, then its alias)")
-    return Finding(f"a batch of {len(batch.stores)} patches on CPU {batch.vcpu} returned without "
-                   f"{STEPS[late]} for a cache line that it wrote{elsewhere}", seq=batch.end, kind=Defect.NO_LINE_MAINTENANCE), last
+    elsewhere = "" if not others else (f" (it was executed before "
+                                       f"{STEPS[late - 1] if late else 'the store'}, which is too "
+                                       f"early)") if early else (
+        " (it was executed for other addresses: arch_sync_line takes the address that is executed, "
+        "then its alias)"
+    )
+    return Finding(
+        f"a batch of {len(batch.stores)} patches on CPU {batch.vcpu} returned without "
+        f"{STEPS[late]} for a cache line that it wrote{elsewhere}", seq=batch.end,
+        kind=Defect.NO_LINE_MAINTENANCE), last
 
 
 def _line(record: Record) -> int:
@@ -424,7 +515,8 @@ def _is_text(evidence: Evidence, record: Record) -> bool:
 def _advance(evidence: Evidence, done: list[set[int]], record: Record) -> bool:
     """Apply one barrier or cache operation. True if it was the next step of some line."""
     line = {_line(record)}
-    further: dict[int, set[int]] = {}  # by the number of steps done before: the lines that go one step further
+    # by the number of steps done before: the lines that go one step further
+    further: dict[int, set[int]] = {}
     if ARM64.completes(record.word):
         further = {1: set(done[1]), 3: set(done[3])}
     elif ARM64.cleans(record.word):
@@ -441,7 +533,8 @@ def _advance(evidence: Evidence, done: list[set[int]], record: Record) -> bool:
 
 def not_started(evidence: Evidence) -> Finding | None:
     """A finding if the shell refused to start the tracer; then no other finding is of use."""
-    begins = evidence.complaint and (evidence.complaint.line == "registers" or evidence.complaint.line.endswith("> current_tracer"))
+    begins = evidence.complaint and (evidence.complaint.line == "registers"
+                                     or evidence.complaint.line.endswith("> current_tracer"))
     return Finding(str(evidence.complaint)) if begins else None
 
 
@@ -452,5 +545,3 @@ def something_called(evidence: Evidence) -> Finding | None:
     ):
         return None
     return not_started(evidence) or Finding("no traced function found a call at its site")
-
-

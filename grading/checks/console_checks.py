@@ -1,4 +1,5 @@
-"""Checks that look at the console alone: what a machine at a serial line printed, and what follows from the seed."""
+"""Checks that look at the console alone: what a machine at a serial line printed, and what follows
+from the seed."""
 
 from __future__ import annotations
 
@@ -25,22 +26,30 @@ def _contexts(phase: Phase) -> dict[str, list[FunctionEvent]]:
         if event.func in ("wl_begin", "wl_end"):
             contexts.setdefault("main", []).append(event)
         elif event.func in workload.FUNCTIONS or phase.name == PROBES:
-            name = f"interrupt {event.cpu}" if event.interrupt else threads.setdefault(event.task, f"thread {event.cpu}")
+            name = f"interrupt {event.cpu}" if event.interrupt else threads.setdefault(
+                event.task, f"thread {event.cpu}")
             contexts.setdefault(name, []).append(event)
     return contexts
 
 
 def whole(name: str, trace: FunctionTrace | None) -> Finding | None:
     if not trace or trace.in_buffer != len(trace.events) or trace.overrun or not trace.events:
-        counted = f"its header counts {trace.in_buffer} entries of {trace.written}" if trace else "none was printed"
-        return Finding(f"{name}: the trace is not complete: {counted}, and {len(trace.events) if trace else 0} are printed")
+        counted = (f"its header counts {trace.in_buffer} entries of {trace.written}"
+                   if trace else "none was printed")
+        return Finding(
+            f"{name}: the trace is not complete: {counted}, and "
+            f"{len(trace.events) if trace else 0} are printed"
+        )
     return None
 
 
 def unlike(name: str, got: list[str], want: list[str]) -> Finding | None:
-    """A finding with the first difference between what was printed and what follows from the seed."""
+    """A finding with the first difference between what was printed and what follows from the seed.
+    """
     at = first_difference(want, got)
-    return None if got == want else Finding(f"{name}: call {at} that is printed is not the one that follows from the seed", side_by_side(got, want, at), ("printed", "expected"))
+    return None if got == want else Finding(
+        f"{name}: call {at} that is printed is not the one that follows from the seed",
+        side_by_side(got, want, at), ("printed", "expected"))
 
 
 def _printed(evidence: Evidence, phase: Phase, parents: bool) -> Finding | None:
@@ -49,7 +58,10 @@ def _printed(evidence: Evidence, phase: Phase, parents: bool) -> Finding | None:
     assert phase.filter
     printed, expected = _contexts(phase), evidence.expected(phase).contexts
     for name in dict.fromkeys([*expected, *printed]):
-        want = [c.function + f" <-{c.caller}" * parents for c in expected.get(name, []) if c.function in phase.filter.names]
+        want = [
+            c.function + f" <-{c.caller}" * parents for c in expected.get(name, [])
+            if c.function in phase.filter.names
+        ]
         got = [event.func + f" <-{event.parent}" * parents for event in printed.get(name, [])]
         if found := unlike(f"{phase.name}, {name}", got, want):
             return found
@@ -57,20 +69,24 @@ def _printed(evidence: Evidence, phase: Phase, parents: bool) -> Finding | None:
 
 
 def printed_as_expected(evidence: Evidence) -> Finding | None:
-    """In each context the calls that the seed asks for are printed, in order, and no others of the workload."""
-    return first_of(_printed(evidence, phase, False) for phase in evidence.on()) if evidence.on() else Finding("nothing was traced")
+    """In each context the calls that the seed asks for are printed, in order, and no others of the
+    workload."""
+    return first_of(_printed(evidence, phase, False)
+                    for phase in evidence.on()) if evidence.on() else Finding("nothing was traced")
 
 
 def parents_as_expected(evidence: Evidence) -> Finding | None:
     """The same, with the right callers."""
-    return first_of(_printed(evidence, phase, True) for phase in evidence.on()) if evidence.on() else Finding("nothing was traced")
+    return first_of(_printed(evidence, phase, True)
+                    for phase in evidence.on()) if evidence.on() else Finding("nothing was traced")
 
 
 # ---- modules ----------------------------------------------------------------------------------
 
 def runs_printed(evidence: Evidence) -> Finding | None:
     """The calls of each run of a module's functions are printed, in order, and no others."""
-    return first_of(_runs(visit) for visit in evidence.visits) if evidence.visits else Finding("no calls were made in modules")
+    return first_of(_runs(visit) for visit in evidence.visits) if evidence.visits else Finding(
+        "no calls were made in modules")
 
 
 def _runs(visit: Visit) -> Finding | None:
@@ -94,7 +110,10 @@ def _runs(visit: Visit) -> Finding | None:
         printed.remove(nearest)
         if expected.line not in visit.output:
             return Finding(f"{visit.name}: '{run.command}' must print '{expected.line}'")
-    return Finding(f"{visit.name}: the trace has {sum(map(len, printed))} calls that nobody made, first {printed[0][0]}") if printed else None
+    return Finding(
+        f"{visit.name}: the trace has {sum(map(len, printed))} calls that nobody made, first "
+        f"{printed[0][0]}"
+    ) if printed else None
 
 
 def _nearest(printed: list[list[str]], want: list[str]) -> list[str]:
@@ -103,7 +122,8 @@ def _nearest(printed: list[list[str]], want: list[str]) -> list[str]:
 
 # ---- events by probes -------------------------------------------------------------------------
 
-NOT_COMPARED = re.compile(r"\+0x[0-9a-f]+/0x[0-9a-f]+(?= <-)|/0x[0-9a-f]+(?=\))")  # where a return goes to in the caller; the function's size
+# where a return goes to in the caller; the function's size
+NOT_COMPARED = re.compile(r"\+0x[0-9a-f]+/0x[0-9a-f]+(?= <-)|/0x[0-9a-f]+(?=\))")
 
 
 def probes_printed(evidence: Evidence) -> Finding | None:
@@ -122,8 +142,14 @@ def _hits(evidence: Evidence, kind: str) -> Finding | None:
         return found if phase else Finding("no workload ran with probes")
     printed, expected = _contexts(phase), evidence.expected(phase).contexts
     for name in dict.fromkeys([*expected, *printed]):
-        want = [text for call in expected.get(name, []) for text in _of_call(evidence, call) if text.startswith(kind)]
-        got = [f"{event.func}: {NOT_COMPARED.sub('', event.parent)}" for event in printed.get(name, []) if event.func.startswith(kind)]
+        want = [
+            text for call in expected.get(name, []) for text in _of_call(evidence, call)
+            if text.startswith(kind)
+        ]
+        got = [
+            f"{event.func}: {NOT_COMPARED.sub('', event.parent)}"
+            for event in printed.get(name, []) if event.func.startswith(kind)
+        ]
         if found := unlike(f"{phase.name}, {name}", got, want):
             return found
     return None
@@ -140,16 +166,28 @@ def _of_call(evidence: Evidence, call: workload.ExpectedCall) -> Iterator[str]:
         if start <= address < end:
             yield f"{AT}{n}: ({evidence.kernel.name_at(address)})"
     if call.function in evidence.returning:
-        yield f"{BACK}{evidence.returning.index(call.function)}: ({call.caller} <- {call.function}) arg1={workload.returned(call):#x}"
+        yield (f"{BACK}{evidence.returning.index(call.function)}: ({call.caller} <- "
+               f"{call.function}) arg1={workload.returned(call):#x}")
 
 
 def _counted(evidence: Evidence) -> Finding | None:
     phase = _probed(evidence)
     assert phase
-    wanted = Counter(text.partition(":")[0] for calls in evidence.expected(phase).contexts.values() for call in calls for text in _of_call(evidence, call))
-    counts = {words[0]: words[1:] for line in evidence.files.get(PROFILE, "").splitlines() if len(words := line.split()) == 3}
-    wrong = [name for n in range(len(evidence.probed)) if counts.get(name := f"{AT}{n}") != [str(wanted[name]), "0"]]
-    return Finding(f"{PROFILE}: the probe {wrong[0]} must have {wanted[wrong[0]]} hits, none of them missed; it has {' and '.join(counts.get(wrong[0], ['none']))}") if wrong else None
+    wanted = Counter(
+        text.partition(":")[0] for calls in evidence.expected(phase).contexts.values()
+        for call in calls for text in _of_call(evidence, call))
+    counts = {
+        words[0]: words[1:]
+        for line in evidence.files.get(PROFILE, "").splitlines() if len(words := line.split()) == 3
+    }
+    wrong = [
+        name for n in range(len(evidence.probed))
+        if counts.get(name := f"{AT}{n}") != [str(wanted[name]), "0"]
+    ]
+    return Finding(
+        f"{PROFILE}: the probe {wrong[0]} must have {wanted[wrong[0]]} hits, none of them missed; "
+        f"it has {' and '.join(counts.get(wrong[0], ['none']))}"
+    ) if wrong else None
 
 
 # ---- function_graph ---------------------------------------------------------------------------
@@ -157,7 +195,8 @@ def _counted(evidence: Evidence) -> Finding | None:
 Entry = tuple[str, int]  # a function, and its depth
 
 
-def _depths(calls: list[workload.ExpectedCall], names: frozenset[str], counted: frozenset[str]) -> list[Entry]:
+def _depths(calls: list[workload.ExpectedCall], names: frozenset[str],
+            counted: frozenset[str]) -> list[Entry]:
     """The calls of these functions, each with the number of counted calls that are around it."""
     around, found = list[tuple[int, bool]](), list[Entry]()
     for call in calls:
@@ -170,14 +209,16 @@ def _depths(calls: list[workload.ExpectedCall], names: frozenset[str], counted: 
 
 
 def _interrupted(printed: list[Entry], thread: list[Entry], interrupt: list[Entry]) -> bool:
-    """Are these the thread's entries with those of its CPU's interrupt, in one piece, anywhere between them? The depths of the
-    interrupt's entries count those of the thread that are around it."""
+    """Are these the thread's entries with those of its CPU's interrupt, in one piece, anywhere
+    between them? The depths of the interrupt's entries count those of the thread that are around
+    it."""
     if len(printed) != len(thread) + len(interrupt):
         return False
     for at in range(first_difference(printed, thread) + 1):
         inner = printed[at:at + len(interrupt)]
         deeper = inner[0][1] - interrupt[0][1] if interrupt else 0
-        if deeper >= 0 and inner == [(function, depth + deeper) for function, depth in interrupt] and printed[at + len(interrupt):] == thread[at:]:
+        if deeper >= 0 and inner == [(function, depth + deeper) for function, depth in interrupt
+                                     ] and printed[at + len(interrupt):] == thread[at:]:
             return True
     return False
 
@@ -185,33 +226,53 @@ def _interrupted(printed: list[Entry], thread: list[Entry], interrupt: list[Entr
 def _nested(evidence: Evidence, phase: Phase, user: User) -> Finding | None:
     where = phase.name + (f", {user.directory}trace" if user.directory else "")
     if user.trace.lost:
-        return Finding(f"{where}: {user.trace.lost} events were lost in a buffer that has room for all")
+        return Finding(
+            f"{where}: {user.trace.lost} events were lost in a buffer that has room for all")
     expected, names, ends = (
         evidence.expected(phase).contexts,
         user.filter.names,
         ("wl_begin", "wl_end"),
     )
-    began = [event.func for event in user.trace.events if event.kind == ENTRY and event.func in ends]
+    began = [
+        event.func for event in user.trace.events if event.kind == ENTRY and event.func in ends
+    ]
     if began != [call.function for call in expected["main"] if call.function in names]:
-        return Finding(f"{where}: the entries of {' and '.join(ends)} that are printed are {', '.join(began) or 'none'}")
+        return Finding(
+            f"{where}: the entries of {' and '.join(ends)} that are printed are "
+            f"{', '.join(began) or 'none'}"
+        )
     for cpu in range(evidence.smp):
-        events = [event for event in user.trace.events if event.cpu == cpu and event.func in workload.FUNCTIONS]
-        printed = [(event.func, event.depth) for event in events if event.kind == ENTRY and event.func not in ends]
+        events = [
+            event for event in user.trace.events
+            if event.cpu == cpu and event.func in workload.FUNCTIONS
+        ]
+        printed = [(event.func, event.depth) for event in events
+                   if event.kind == ENTRY and event.func not in ends]
         assert phase.filter
-        for counted in (names, phase.filter.names):  # the user's own calls, or as on Linux those of all users
-            thread, interrupt = (_depths(expected[f"{kind} {cpu}"], names, counted) for kind in ("thread", "interrupt"))
+        # the user's own calls, or as on Linux those of all users
+        for counted in (names, phase.filter.names):
+            thread, interrupt = (_depths(expected[f"{kind} {cpu}"], names, counted)
+                                 for kind in ("thread", "interrupt"))
             if _interrupted(printed, thread, interrupt):
                 break
         else:
-            got, want = [["  " * depth + f"{function}()" for function, depth in entries] for entries in (printed, thread)]
-            return Finding(f"{where}, CPU {cpu}: the calls that are printed are not those that follow from the seed: the thread's, and those of an "
-                           "interrupt, in one piece, between them", side_by_side(got, want, first_difference(printed, thread)), ("printed", "the thread's"))
+            got, want = [["  " * depth + f"{function}()" for function, depth in entries]
+                         for entries in (printed, thread)]
+            return Finding(
+                f"{where}, CPU {cpu}: the calls that are printed are not those that follow from "
+                f"the seed: the thread's, and those of an "
+                "interrupt, in one piece, between them",
+                side_by_side(got, want, first_difference(printed, thread)),
+                ("printed", "the thread's"))
         calls = list[GraphEvent]()
         for event in events:
             if event.kind == ENTRY:
                 calls.append(event)
             elif not calls or (calls[-1].func, calls[-1].depth) != (event.func, event.depth):
-                return Finding(f"{where}, CPU {cpu}: the return of {event.func} is printed, and it is not that of the last call: '{event.line.strip()}'")
+                return Finding(
+                    f"{where}, CPU {cpu}: the return of {event.func} is printed, and it is not "
+                    f"that of the last call: '{event.line.strip()}'"
+                )
             else:
                 calls.pop()
         if calls:
@@ -220,18 +281,27 @@ def _nested(evidence: Evidence, phase: Phase, user: User) -> Finding | None:
 
 
 def nested_as_expected(evidence: Evidence) -> Finding | None:
-    """On each CPU, for each user, the entries that the seed asks for are printed, in order and at their depth, each with its return."""
-    return first_of(_nested(evidence, phase, user) for phase in evidence.on() for user in phase.users) if evidence.on() else Finding("nothing was traced")
+    """On each CPU, for each user, the entries that the seed asks for are printed, in order and at
+    their depth, each with its return."""
+    return first_of(
+        _nested(evidence, phase, user) for phase in evidence.on()
+        for user in phase.users) if evidence.on() else Finding("nothing was traced")
 
 
 def _traces(evidence: Evidence) -> Finding | None:
     """A kernel that boots and traces nothing has no points."""
-    events = [len(trace.events) for trace in (*(phase.trace for phase in evidence.phases), *(visit.trace for visit in evidence.visits)) if trace]
+    events = [
+        len(trace.events)
+        for trace in (*(phase.trace for phase in evidence.phases), *(visit.trace
+                                                                     for visit in evidence.visits))
+        if trace
+    ]
     events += [len(user.trace.events) for phase in evidence.on() for user in phase.users]
     return None if events and all(events) else Finding("no event is printed")
 
 
-# ---- the kernel's text ----------------------------------------------------------------------------
+# ---- the kernel's text
+# ----------------------------------------------------------------------------
 
 BLOCK = 1024  # bytes of text for each CRC that it prints
 
@@ -241,16 +311,26 @@ def _crcs(text: bytes) -> list[str]:
 
 
 def _other_text(evidence: Evidence, when: str, *allowed: bytes) -> Finding | None:
-    """A finding if a block of text has none of these contents. The tracer's call in ftrace_call and the slots of probes may change."""
+    """A finding if a block of text has none of these contents. The tracer's call in ftrace_call and
+    the slots of probes may change."""
     printed, known = evidence.files.get(when, "").split(), list(zip(*map(_crcs, allowed)))
     if len(printed) != len(known):
-        return Finding(f"{when}: it has {len(printed)} KiB, and must have {len(known)}: is this the kernel of {evidence.kernel.path}? Write it to the card again")
-    may = (evidence.kernel.symbol("ftrace_call"), *(slots(evidence.kernel) if evidence.kernel.symbol("kprobe_slots") else ()))
+        return Finding(
+            f"{when}: it has {len(printed)} KiB, and must have {len(known)}: is this the kernel of "
+            f"{evidence.kernel.path}? Write it to the card again"
+        )
+    may = (evidence.kernel.symbol("ftrace_call"),
+           *(slots(evidence.kernel) if evidence.kernel.symbol("kprobe_slots") else ()))
     changes = {(address - evidence.kernel.text[0]) // BLOCK for address in may}
-    wrong = [n for n, (crc, right) in enumerate(zip(printed, known)) if crc not in right and n not in changes]
-    return Finding(f"{when}: {len(wrong)} of {len(known)} KiB are not as they must be, first the one at {evidence.kernel.name_at(evidence.kernel.text[0] + wrong[0] * BLOCK)}. "
-                   f"If the machine does not run the kernel of {evidence.kernel.path}, write it to "
-                   "the card again") if wrong else None
+    wrong = [
+        n for n, (crc, right) in enumerate(zip(printed, known))
+        if crc not in right and n not in changes
+    ]
+    return Finding(
+        f"{when}: {len(wrong)} of {len(known)} KiB are not as they must be, first the one at "
+        f"{evidence.kernel.name_at(evidence.kernel.text[0] + wrong[0] * BLOCK)}. "
+        f"If the machine does not run the kernel of {evidence.kernel.path}, write it to "
+        "the card again") if wrong else None
 
 
 def _this_kernel(evidence: Evidence) -> Finding | None:

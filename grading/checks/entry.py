@@ -1,11 +1,13 @@
-"""Lab 4: checks of the registers that ops and traced functions see, at every call in every boot, and in kern/apps/entry.c."""
+"""Lab 4: checks of the registers that ops and traced functions see, at every call in every boot,
+and in kern/apps/entry.c."""
 
 from __future__ import annotations
 
 import errno
 from itertools import pairwise
 
-from grading.checks.registers import PATTERN, below_sp, kept, mistake_of, lone_callbacks, went_on, where
+from grading.checks.registers import (PATTERN, below_sp, kept, mistake_of, lone_callbacks, went_on,
+                                      where)
 from grading.evidence.evidence import Evidence, between, once
 from grading.evidence.finding import Finding
 from grading.machine.observer import Record
@@ -17,7 +19,8 @@ STUBS = 32  # FTRACE_OPS_MAX
 
 
 def _regs(record: Record) -> tuple[int, ...]:
-    """struct ftrace_regs as the callback found it. In the record it comes after four frame records."""
+    """struct ftrace_regs as the callback found it. In the record it comes after four frame records.
+    """
     return record.more[8:]
 
 
@@ -28,10 +31,18 @@ def _calls(evidence: Evidence) -> list[Call]:
 
 @once
 def entry_calls(evidence: Evidence) -> dict[str, Call]:
-    """The three calls of entry_traced: "seen", with an op that changes nothing; "changed", with one that changes every argument and link; "skipped", with two ops of which the first makes it return at once."""
-    by = {name: [call for call in _calls(evidence) if call.name == "entry_traced" and call.callbacks[0].addr == evidence.kernel.symbol(name)]
-          for name in ("entry_tracer", "entry_skipper")}
-    looked = dict(zip(("seen", "changed"), by["entry_tracer"])) if len(by["entry_tracer"]) == 2 else {}
+    """The three calls of entry_traced: "seen", with an op that changes nothing; "changed", with one
+    that changes every argument and link; "skipped", with two ops of which the first makes it return
+    at once."""
+    by = {
+        name: [
+            call for call in _calls(evidence) if call.name == "entry_traced"
+            and call.callbacks[0].addr == evidence.kernel.symbol(name)
+        ]
+        for name in ("entry_tracer", "entry_skipper")
+    }
+    looked = dict(zip(
+        ("seen", "changed"), by["entry_tracer"])) if len(by["entry_tracer"]) == 2 else {}
     return {**looked, **dict(zip(("skipped",), by["entry_skipper"]))}
 
 
@@ -42,22 +53,28 @@ def registers_seen(evidence: Evidence) -> Finding | None:
     for call in _calls(evidence):
         wrong = _seen_wrong(evidence, call, call.callbacks[0])
         if wrong:
-            return Finding(f"{call.name} was traced, and the callback's {wrong[0]}", seq=call.callbacks[0].seq, mistake=wrong[1])
+            return Finding(f"{call.name} was traced, and the callback's {wrong[0]}",
+                           seq=call.callbacks[0].seq, mistake=wrong[1])
     return None if _calls(evidence) else Finding("no call site reached a callback")
 
 
 def handler_arguments(evidence: Evidence) -> Finding | None:
-    """Labs 5 and 6: an entry handler sees the registers of the call, a return handler sees the return value."""
+    """Labs 5 and 6: an entry handler sees the registers of the call, a return handler sees the
+    return value."""
     entries = {evidence.kernel.symbol(n) for n in (HANDS[0], HANDLERS[0])}
     for call in evidence.truth.calls:
         for r in call.callbacks:
             wrong = _seen_wrong(evidence, call, r) if r.addr in entries else None
             if wrong:
-                return Finding(f"{call.name} was traced, and its entry handler's {wrong[0]}", seq=r.seq)
+                return Finding(f"{call.name} was traced, and its entry handler's {wrong[0]}",
+                               seq=r.seq)
     for span in evidence.truth.returns.spans:
         for r in span.leaving.user_handlers if span.leaving else ():
             if span.leaving and _regs(r)[0] != span.leaving.left.v[1]:
-                return Finding(f"{span.name} returned {span.leaving.left.v[1]:#x}, and its return handler's regs->arg[0] was {_regs(r)[0]:#x}", seq=r.seq)
+                return Finding(
+                    f"{span.name} returned {span.leaving.left.v[1]:#x}, and its return handler's "
+                    f"regs->arg[0] was {_regs(r)[0]:#x}",
+                    seq=r.seq)
     return None
 
 
@@ -65,13 +82,23 @@ def _seen_wrong(evidence: Evidence, call: Call, record: Record) -> tuple[str, st
     regs = _regs(record)
     sp, pc, fp, link = (regs[at] for at in evidence.isa.regs)
     if sp != call.sp:
-        return f"regs->sp was {sp:#x}, and not {call.sp:#x}, the sp at the call site: arguments on the stack are found from there", "sp-inside-the-frame"
+        return (
+            f"regs->sp was {sp:#x}, and not {call.sp:#x}, the sp at the call site: arguments on "
+            f"the stack are found from there",
+            "sp-inside-the-frame")
     if pc != call.site.address + 4:
-        return f"regs->pc was {where(evidence, pc)}, and not {where(evidence, call.site.address + 4)}, the address after the call site", ""
+        return (
+            f"regs->pc was {where(evidence, pc)}, and not "
+            f"{where(evidence, call.site.address + 4)}, the address after the call site",
+            "")
     if fp != call.fp:
-        return f"regs->fp was {fp:#x}, and not {call.fp:#x}, the caller's frame pointer", "sp-inside-the-frame" if fp == call.sp else ""
+        return (f"regs->fp was {fp:#x}, and not {call.fp:#x}, the caller's frame pointer",
+                "sp-inside-the-frame" if fp == call.sp else "")
     if link != call.parent:
-        return f"regs->link was {where(evidence, link)}, and not {where(evidence, call.parent)}, the function's return address", ""
+        return (
+            f"regs->link was {where(evidence, link)}, and not {where(evidence, call.parent)}, the "
+            f"function's return address",
+            "")
     return _argument_wrong(evidence, call, regs)
 
 
@@ -94,7 +121,8 @@ def callers_seen(evidence: Evidence) -> Finding | None:
         for r in call.callbacks:
             wrong = _caller_wrong(evidence, call, r)
             if wrong:
-                return Finding(f"{call.name} was traced, and the callback's {wrong[0]}", seq=r.seq, mistake=wrong[1])
+                return Finding(f"{call.name} was traced, and the callback's {wrong[0]}", seq=r.seq,
+                               mistake=wrong[1])
     return lone_callbacks(evidence) or (
         None if _calls(evidence) else Finding("no call site reached a callback")
     )
@@ -103,28 +131,41 @@ def callers_seen(evidence: Evidence) -> Finding | None:
 def _caller_wrong(evidence: Evidence, call: Call, record: Record) -> tuple[str, str] | None:
     ip, parent, _, _ = record.v
     if ip != call.site.address:
-        return (f"ip was {where(evidence, ip)}, and not {where(evidence, call.site.address)}, the address of the word that is toggled",
-                "ip-off-by-one-instruction")
+        return (
+            f"ip was {where(evidence, ip)}, and not {where(evidence, call.site.address)}, the "
+            f"address of the word that is toggled",
+            "ip-off-by-one-instruction")
     if parent != call.parent:
-        return f"parent_ip was {where(evidence, parent)}, and not {where(evidence, call.parent)}, the function's return address", ""
+        return (
+            f"parent_ip was {where(evidence, parent)}, and not {where(evidence, call.parent)}, the "
+            f"function's return address",
+            "")
     if record is not call.callbacks[0]:
-        return None  # the records lie in struct ftrace_regs: an op before may have changed pc and link
-    records = [(record.more[at], record.more[at + 1]) for at in range(0, 8, 2)]  # the caller's frame pointer, the return address
+        # the records lie in struct ftrace_regs: an op before may have changed pc and link
+        return None
+    # the caller's frame pointer, the return address
+    records = [(record.more[at], record.more[at + 1]) for at in range(0, 8, 2)]
     at = next((i for i, (_, home) in enumerate(records) if home == call.site.address + 4), None)
     if at is None:
-        return "frame records do not include the traced function's: a stack walk does not find the function", "one-frame-record"
+        return (
+            "frame records do not include the traced function's: a stack walk does not find the "
+            "function",
+            "one-frame-record")
     if at + 1 < len(records) and records[at + 1] != (call.fp, call.parent):
         seen = _regs(record)[evidence.isa.regs[0]]
         below_fp = evidence.isa.frame_record[0] < 0  # then a wrong sp makes a wrong frame record
-        return ("frame records do not include that of the function's caller: a stack walk does not find the caller",
-                "sp-inside-the-frame" if below_fp and seen != call.sp else "one-frame-record")
+        return (
+            "frame records do not include that of the function's caller: a stack walk does not "
+            "find the caller",
+            "sp-inside-the-frame" if below_fp and seen != call.sp else "one-frame-record")
     return None
 
 
 # ---- what the function finds --------------------------------------------------------------------
 
 def registers_found(evidence: Evidence) -> Finding | None:
-    """A traced function finds every register as its caller left it, and continues after its site. Other rungs judge what ops change."""
+    """A traced function finds every register as its caller left it, and continues after its site.
+    Other rungs judge what ops change."""
     if evidence.truth.below:
         return below_sp(evidence)
     for phase in evidence.on():
@@ -134,11 +175,16 @@ def registers_found(evidence: Evidence) -> Finding | None:
                 return finding
     for trial in evidence.trials:
         for call in evidence.calls(trial):
-            finding = kept(evidence, call, sum(1 << n for n in evidence.isa.arguments) if trial.of(call.name, "add") else 0)
+            finding = kept(
+                evidence, call,
+                sum(1 << n for n in evidence.isa.arguments) if trial.of(call.name, "add") else 0)
             if finding:
                 return finding
     if not any(call.landed for call in evidence.truth.calls if call.name == "entry_traced"):
-        return Finding("entry_traced was traced and called with a pattern in every register, and its body did not run")
+        return Finding(
+            "entry_traced was traced and called with a pattern in every register, and its body did "
+            "not run"
+        )
     seen = entry_calls(evidence).get("seen")
     return kept(evidence, seen) if seen else None
 
@@ -147,79 +193,111 @@ def registers_changed(evidence: Evidence) -> Finding | None:
     """A traced function finds the registers that a callback changed with their new values."""
     call = entry_calls(evidence).get("changed")
     if not call or not call.landed:
-        return Finding("entry_traced was called with a pattern in every register and with an op that changes registers, and its body did not run")
-    said = "entry_traced was called with a pattern in every register; the callback changed every regs->arg and regs->link. The function "
+        return Finding(
+            "entry_traced was called with a pattern in every register and with an op that changes "
+            "registers, and its body did not run"
+        )
+    said = ("entry_traced was called with a pattern in every register; the callback changed every "
+            "regs->arg and regs->link. The function ")
     regs = _regs(call.callbacks[0])
     for n, value in enumerate(call.arguments):
         if value != ~regs[n] & MASK:
-            return Finding(f"{said}found {value:#x} as argument {n}, and not {~regs[n] & MASK:#x}", seq=call.seq,
-                           mistake="change-not-loaded-back" if value >> 32 == PATTERN else "argument-clobbered")
+            return Finding(
+                f"{said}found {value:#x} as argument {n}, and not {~regs[n] & MASK:#x}",
+                seq=call.seq, mistake="change-not-loaded-back"
+                if value >> 32 == PATTERN else "argument-clobbered")
     if call.landed.v[2] != evidence.kernel.symbol("entry_elsewhere"):
-        return Finding(f"{said}would return to {where(evidence, call.landed.v[2])}, and not to the "
-                       "changed link", seq=call.seq,
-                       mistake="change-not-loaded-back" if call.landed.v[2] == call.parent else "return-address-lost")
+        return Finding(
+            f"{said}would return to {where(evidence, call.landed.v[2])}, and not to the "
+            "changed link", seq=call.seq, mistake="change-not-loaded-back"
+            if call.landed.v[2] == call.parent else "return-address-lost")
     wrong = evidence.lost(
         call, 1 << evidence.isa.link | sum(1 << n for n in evidence.isa.arguments[:8])
     )
-    return Finding(f"{said}did not find {evidence.isa.names[wrong[0]]} as its caller had left it", seq=call.seq,
-                   mistake=mistake_of(evidence.isa, wrong[0])) if wrong else None
+    return Finding(f"{said}did not find {evidence.isa.names[wrong[0]]} as its caller had left it",
+                   seq=call.seq, mistake=mistake_of(evidence.isa, wrong[0])) if wrong else None
 
 
 # ---- what several ops do together --------------------------------------------------------------
 
 def while_published(evidence: Evidence) -> list[Call]:
-    """The traced calls of text_alias_close, which a batch calls at its end: by then the sites are written."""
-    return [call for call in evidence.truth.calls if call.name == "text_alias_close" and call.word != call.site.rest]
+    """The traced calls of text_alias_close, which a batch calls at its end: by then the sites are
+    written."""
+    return [
+        call for call in evidence.truth.calls
+        if call.name == "text_alias_close" and call.word != call.site.rest
+    ]
 
 
 def ready_before_sites(evidence: Evidence) -> Finding | None:
     """An op is published before a site that calls it is written."""
     for which, call, ops in zip(("alone", "after another one"), while_published(evidence), (1, 2)):
         if len(call.callbacks) < ops:
-            return Finding(f"an op that traces text_alias_close, {which}, was registered. Its site was written, ftrace_batch_end() called "
-                           "text_alias_close, and the op was not called: it must be published before the sites are written",
-                           seq=call.seq, mistake="published-too-late")
+            return Finding(
+                f"an op that traces text_alias_close, {which}, was registered. Its site was "
+                f"written, ftrace_batch_end() called "
+                "text_alias_close, and the op was not called: it must be published before the "
+                "sites are written",
+                seq=call.seq, mistake="published-too-late")
     return None
 
 
 def switched_off(evidence: Evidence) -> list[tuple[str, Record, int]]:
-    """The lines that unregistered an op whose sites were written, with the last store to the sites and the line's last record."""
-    lines = [(line, between(evidence.truth.stores, first, last), last) for (first, line), (last, _) in pairwise(evidence.typed)
+    """The lines that unregistered an op whose sites were written, with the last store to the sites
+    and the line's last record."""
+    lines = [(line, between(evidence.truth.stores, first, last), last)
+             for (first, line), (last, _) in pairwise(evidence.typed)
              if line.startswith("op ") and line.endswith(" off")]
     return [(line, stores[-1], last) for line, stores, last in lines if stores]
 
 
 def return_taken(evidence: Evidence) -> Finding | None:
-    """If one op makes the function return at once, and a later op replaces the link, the function returns through the replacement."""
+    """If one op makes the function return at once, and a later op replaces the link, the function
+    returns through the replacement."""
     call = entry_calls(evidence).get("skipped")
     if not call or call.landed and call.landed.addr == evidence.kernel.symbol("entry_through"):
         return None
-    return Finding("two ops traced entry_traced: the first set regs->pc to parent_ip, the other then replaced regs->link. The function must "
-                   "return at once, to the replaced link, and did not: the list must set regs->pc to regs->link", seq=call.seq)
+    return Finding(
+        "two ops traced entry_traced: the first set regs->pc to parent_ip, the other then replaced "
+        "regs->link. The function must "
+        "return at once, to the replaced link, and did not: the list must set regs->pc to "
+        "regs->link",
+        seq=call.seq)
 
 
 def own_functions_kept(evidence: Evidence) -> Finding | None:
     """An op that may change pc does not clash with itself."""
-    refused = [question for _, question, answer in evidence.truth.asked("ftrace_set_filter") if answer.v[0] & 0xFFFFFFFF]
+    refused = [
+        question for _, question, answer in evidence.truth.asked("ftrace_set_filter")
+        if answer.v[0] & 0xFFFFFFFF
+    ]
     if not refused:
         return None
-    return Finding(seq=refused[0].seq, why="an op that may change pc traced entry_traced alone. Adding text_alias_close to its filter was refused, and must succeed: the functions "
-                   "that the op has already (was) cannot clash with the op itself")
+    return Finding(
+        seq=refused[0].seq, why=
+        "an op that may change pc traced entry_traced alone. Adding text_alias_close to its filter "
+        "was refused, and must succeed: the functions "
+        "that the op has already (was) cannot clash with the op itself")
 
 
 def _registered(evidence: Evidence, program: str) -> list[tuple[Record, Record]]:
     """Each op that this function of kern/apps/entry.c registered, and the result."""
     lo, hi = evidence.kernel.extent(program)
-    return [(question, answer) for _, question, answer in evidence.truth.asked("register_ftrace_function") if lo <= question.addr < hi]
+    return [(question, answer)
+            for _, question, answer in evidence.truth.asked("register_ftrace_function")
+            if lo <= question.addr < hi]
 
 
 def clashes(evidence: Evidence) -> Finding | None:
-    """Of two ops that may change pc and have the same function the second one is refused, whichever function it is."""
+    """Of two ops that may change pc and have the same function the second one is refused, whichever
+    function it is."""
     for which, (question, answer) in zip(("first", "last"), _registered(evidence, "entry_clash")):
         got = answer.v[0] & 0xFFFFFFFF
         if got != -errno.EBUSY & 0xFFFFFFFF:
-            return Finding(f"an op that may change pc had the {which} function of available_filter_functions; another such op for the same function must be refused with "
-                           f"-EBUSY, and register_ftrace_function returned {got:#x}", seq=question.seq)
+            return Finding(
+                f"an op that may change pc had the {which} function of available_filter_functions; "
+                f"another such op for the same function must be refused with "
+                f"-EBUSY, and register_ftrace_function returned {got:#x}", seq=question.seq)
     return None
 
 
@@ -229,18 +307,29 @@ def stubs_filled(evidence: Evidence) -> Finding | None:
         want = (0, "0") if n < STUBS else (-errno.ENOSPC & 0xFFFFFFFF, "-ENOSPC")
         got = answer.v[0] & 0xFFFFFFFF
         if got != want[0]:
-            return Finding(f"{n} ops were registered, and there are {STUBS} stubs for ops. For one more register_ftrace_function must return {want[1]}, "
-                           f"and returned {got:#x}", seq=question.seq)
+            return Finding(
+                f"{n} ops were registered, and there are {STUBS} stubs for ops. For one more "
+                f"register_ftrace_function must return {want[1]}, "
+                f"and returned {got:#x}", seq=question.seq)
     return None
 
 
 def disabled_left_alone(evidence: Evidence) -> Finding | None:
-    """An op that selects a function with a disabled record is registered, and the site is not written."""
-    sites = {s.address - evidence.kernel.text[0] for s in evidence.kernel.sites if s.function.name == "entry_traced"}
+    """An op that selects a function with a disabled record is registered, and the site is not
+    written."""
+    sites = {
+        s.address - evidence.kernel.text[0]
+        for s in evidence.kernel.sites if s.function.name == "entry_traced"
+    }
     for question, answer in _registered(evidence, "entry_disabled"):
         said = "an op was registered for entry_traced, whose record had FTRACE_FL_DISABLED: "
         if any(r.v[0] in sites for r in between(evidence.truth.stores, question.seq, answer.seq)):
-            return Finding(said + "the call site was written, and must never be written again", seq=question.seq, mistake="disabled-site-written")
+            return Finding(said + "the call site was written, and must never be written again",
+                           seq=question.seq, mistake="disabled-site-written")
         if answer.v[0] & 0xFFFFFFFF:
-            return Finding(said + f"register_ftrace_function returned {answer.v[0] & 0xFFFFFFFF:#x}, and must return 0: the op is registered without that function", seq=question.seq)
+            return Finding(
+                said +
+                f"register_ftrace_function returned {answer.v[0] & 0xFFFFFFFF:#x}, and must return "
+                f"0: the op is registered without that function",
+                seq=question.seq)
     return None

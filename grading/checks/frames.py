@@ -1,7 +1,8 @@
-"""Checks of a traced function whose tracer is interrupted at each instruction in turn: kern/apps/frames.c, labs 5 and 6.
+"""Checks of a traced function whose tracer is interrupted at each instruction in turn:
+kern/apps/frames.c, labs 5 and 6.
 
-The program calls frames_traced many times, and each time an interrupt comes at another instruction. The checks use only the
-registers and the memory that the observer read.
+The program calls frames_traced many times, and each time an interrupt comes at another instruction.
+The checks use only the registers and the memory that the observer read.
 """
 
 from __future__ import annotations
@@ -16,33 +17,48 @@ from grading.machine.observer import Record
 from grading.truth.returns import HANDLER, Span
 
 WANTED, REFUSED, FULL = range(3)  # enum answer of kern/apps/frames.c
-RET, FUNC, SP, FP, BELOW, DATA_END, WORDS = 0, 1, 2, 3, 5, 7, 8  # words of struct shadow_frame; frames.c asserts these offsets
-FEW = 8  # interrupts must have come at more than this many instructions between the call site and the return
-ORDER, NOT_FILLED, READ, LEFT, BARE, NOBODY, KEPT = ("stores-out-of-order", "frame-not-filled", "shadow-frame-read-after-release", "frame-not-popped",
-                                         "patched-without-a-frame", "patched-for-nobody", "data-not-given-back")
+# words of struct shadow_frame; frames.c asserts these offsets
+RET, FUNC, SP, FP, BELOW, DATA_END, WORDS = 0, 1, 2, 3, 5, 7, 8
+# interrupts must have come at more than this many instructions between the call site and the return
+FEW = 8
+ORDER, NOT_FILLED, READ, LEFT, BARE, NOBODY, KEPT = ("stores-out-of-order", "frame-not-filled",
+                                                     "shadow-frame-read-after-release",
+                                                     "frame-not-popped", "patched-without-a-frame",
+                                                     "patched-for-nobody", "data-not-given-back")
 STACK_DIFFERS = {
-    WANTED: "frames_traced was interrupted and has returned, and the shadow stack is not as it was before the call",
-    REFUSED: "the user said no at the entry of frames_traced, and after its return the shadow stack is not as it was before the call",
-    FULL: "frames_traced was called while the shadow stack was full, and after its return the shadow stack is not as it was before the call",
+    WANTED: "frames_traced was interrupted and has returned, and the shadow stack is not as it was "
+            "before the call",
+    REFUSED: "the user said no at the entry of frames_traced, and after its return the shadow "
+             "stack is not as it was before the call",
+    FULL: "frames_traced was called while the shadow stack was full, and after its return the "
+          "shadow stack is not as it was before the call",
 }
 PATCHED = {
     WANTED: "the user said yes, and the return address was not replaced by return_to_handler",
     REFUSED: "the user said no, and the return address was replaced",
-    FULL: "the shadow stack was full, and the return address was replaced although no frame keeps it",
+    FULL: "the shadow stack was full, and the return address was replaced although no frame keeps "
+          "it",
 }
 # A stack walk may fail in these functions: they save and load registers in any order.
-ASSEMBLY = ("ftrace_stub_", "ftrace_island_", "ftrace_caller", HANDLER, "ftrace_graph_stub", "ftrace_graph_caller")
+ASSEMBLY = ("ftrace_stub_", "ftrace_island_", "ftrace_caller", HANDLER, "ftrace_graph_stub",
+            "ftrace_graph_caller")
 
 
 @dataclass
 class Try:
     """One call of frames_traced."""
 
-    before: Record  # the call of frames_call(): the shadow stack (top, free, depth), the answer of the user's entry handler
-    after: Record  # frames_stack() after the call: the shadow stack; is graph tracing off permanently?
+    # the call of frames_call(): the shadow stack (top, free, depth), the answer of the user's entry
+    # handler
+    before: Record
+    # frames_stack() after the call: the shadow stack; is graph tracing off permanently?
+    after: Record
     span: Span
-    interrupt: Record | None = None  # the interrupt's cause, and the address of the next instruction
-    within: Record | None = None  # frames_stack() in the interrupt: the shadow stack, the result of a stack walk; the frame at `top`
+    # the interrupt's cause, and the address of the next instruction
+    interrupt: Record | None = None
+    # frames_stack() in the interrupt: the shadow stack, the result of a stack walk; the frame at
+    # `top`
+    within: Record | None = None
 
     @property
     def answer(self) -> int:
@@ -58,7 +74,8 @@ class Try:
             return "entry"
         if not leaving or at.seq < leaving.left.seq:
             return "body"
-        return "after" if at.v[1] == self.span.home or leaving.back and at.seq > leaving.back.seq else "return"
+        return "after" if at.v[
+            1] == self.span.home or leaving.back and at.seq > leaving.back.seq else "return"
 
 
 def tries(evidence: Evidence) -> list[Try]:
@@ -91,7 +108,8 @@ def _patched(evidence: Evidence, attempt: Try) -> Finding | None:
     mistake = (
         "" if wanted else BARE if evidence.lab == 5 else NOBODY if attempt.answer == REFUSED else ""
     )
-    return Finding(f"frames_traced was entered, {PATCHED[attempt.answer]}", mistake=mistake, seq=attempt.span.call.seq)
+    return Finding(f"frames_traced was entered, {PATCHED[attempt.answer]}", mistake=mistake,
+                   seq=attempt.span.call.seq)
 
 
 def _returns(evidence: Evidence, attempt: Try) -> Finding | None:
@@ -111,7 +129,8 @@ def _returns(evidence: Evidence, attempt: Try) -> Finding | None:
 
 
 def _filled(attempt: Try) -> bool:
-    """Does `top` point to the complete frame of this call, without entry data, while the call is in flight?"""
+    """Does `top` point to the complete frame of this call, without entry data, while the call is in
+    flight?"""
     if not attempt.within or attempt.stage == "before":
         return False
     frame, call = attempt.within.more[8:], attempt.span.call
@@ -126,7 +145,8 @@ def _filled(attempt: Try) -> bool:
 
 
 def _whole(evidence: Evidence, attempt: Try) -> Finding | None:
-    """While the function's body runs, `top` points to its complete frame. During the entry and the return it may also have its old value."""
+    """While the function's body runs, `top` points to its complete frame. During the entry and the
+    return it may also have its old value."""
     if not attempt.within or not attempt.interrupt:
         return None
     mistake = ORDER if evidence.lab == 5 else ""
@@ -134,22 +154,30 @@ def _whole(evidence: Evidence, attempt: Try) -> Finding | None:
         lost = (
             attempt.stage == "body" and attempt.answer == WANTED and not _patched(evidence, attempt)
         )
-        return Finding("an interrupt came while frames_traced ran, and `top` did not point to its shadow frame", mistake=mistake,
-                       seq=attempt.within.seq) if lost else None
+        return Finding(
+            "an interrupt came while frames_traced ran, and `top` did not point to its shadow frame",
+            mistake=mistake, seq=attempt.within.seq) if lost else None
     if _filled(attempt):
         return None
-    never = any(u.stage == "body" and u.within and u.within.v[0] != u.before.v[0] and not _filled(u) for u in tries(evidence))
-    return Finding("an interrupt came, and the shadow frame to which `top` pointed was not complete", mistake=NOT_FILLED if mistake and never else mistake, seq=attempt.within.seq)
+    never = any(u.stage == "body" and u.within and u.within.v[0] != u.before.v[0] and not _filled(u)
+                for u in tries(evidence))
+    return Finding(
+        "an interrupt came, and the shadow frame to which `top` pointed was not complete",
+        mistake=NOT_FILLED if mistake and never else mistake, seq=attempt.within.seq)
 
 
 def _walked(evidence: Evidence, attempt: Try) -> Finding | None:
-    """A stack walk in the interrupt finds the return address of frames_traced, in regs->link or in a shadow frame."""
-    if not attempt.within or not attempt.interrupt or attempt.stage in ("before", "after") or attempt.within.v[3] == attempt.span.home:
+    """A stack walk in the interrupt finds the return address of frames_traced, in regs->link or in
+    a shadow frame."""
+    if not attempt.within or not attempt.interrupt or attempt.stage in (
+            "before", "after") or attempt.within.v[3] == attempt.span.home:
         return None
     if evidence.kernel.name_at(attempt.interrupt.v[1]).startswith(ASSEMBLY):
         return None
-    return Finding("an interrupt came while frames_traced was entered or returned, and a stack walk did not find its return address, "
-                   "neither in regs->link nor in a shadow frame", seq=attempt.within.seq)
+    return Finding(
+        "an interrupt came while frames_traced was entered or returned, and a stack walk did not "
+        "find its return address, "
+        "neither in regs->link nor in a shadow frame", seq=attempt.within.seq)
 
 
 def _restored(evidence: Evidence, found: list[Try], answer: int) -> Finding | None:
@@ -164,57 +192,76 @@ def _restored(evidence: Evidence, found: list[Try], answer: int) -> Finding | No
 
 
 def position(attempt: Try) -> tuple[str, int]:
-    """The place of the interrupt: the part of the call, and the number of instructions after the call site or the function's return."""
+    """The place of the interrupt: the part of the call, and the number of instructions after the
+    call site or the function's return."""
     left = attempt.span.leaving.left if attempt.stage == "return" and attempt.span.leaving else None
-    return attempt.stage, (attempt.interrupt.insns if attempt.interrupt else 0) - (left.insns if left else attempt.span.call.insns)
+    return attempt.stage, (attempt.interrupt.insns if attempt.interrupt else
+                           0) - (left.insns if left else attempt.span.call.insns)
 
 
 def _covered(found: list[Try]) -> Finding | None:
-    """A finding if the interrupts did not come before the call, in the tracer and after the call."""
+    """A finding if the interrupts did not come before the call, in the tracer and after the call.
+    """
     if any(t.after.v[3] & 1 for t in found):
-        return Finding("frames_traced was interrupted, and at a return no shadow frame was right: the kernel has ended graph tracing permanently")
+        return Finding(
+            "frames_traced was interrupted, and at a return no shadow frame was right: the kernel "
+            "has ended graph tracing permanently"
+        )
     for answer in (WANTED, REFUSED):
         at = {position(t) for t in found if t.answer == answer and t.interrupt}
         inside = sum(stage not in ("before", "after") for stage, _ in at)
         if inside <= FEW or not {"before", "after"} <= {stage for stage, _ in at}:
-            return Finding("frames_traced must be interrupted at each of its instructions in turn, and the interrupts came at other ones")
+            return Finding(
+                "frames_traced must be interrupted at each of its instructions in turn, and the "
+                "interrupts came at other ones"
+            )
     return None
 
 
-def _first(evidence: Evidence, found: list[Try], check: Callable[[Evidence, Try], Finding | None]) -> Finding | None:
+def _first(evidence: Evidence, found: list[Try], check: Callable[[Evidence, Try],
+                                                                 Finding | None]) -> Finding | None:
     return next((finding for t in found if (finding := check(evidence, t))), None)
 
 
 # ---- the checks of the rungs ---------------------------------------------------------------------
 
 def patched_if_wanted(evidence: Evidence) -> Finding | None:
-    """In every call the return address is replaced only if there is a frame and a user wants the return."""
+    """In every call the return address is replaced only if there is a frame and a user wants the
+    return."""
     if evidence.smp > 1:
         return None
     found = tries(evidence)
     if FULL not in {t.answer for t in found} and not any(t.after.v[3] & 1 for t in found):
-        return Finding("frames_traced must be called with an interrupt at each of its instructions in turn, and these calls ended too early")
+        return Finding(
+            "frames_traced must be called with an interrupt at each of its instructions in turn, "
+            "and these calls ended too early"
+        )
     return _first(evidence, found, _patched)
 
 
 def frames_kept(evidence: Evidence) -> Finding | None:
-    """At whichever instruction an interrupt comes, frames are complete, the return address is found, and the shadow stack is restored afterwards."""
+    """At whichever instruction an interrupt comes, frames are complete, the return address is
+    found, and the shadow stack is restored afterwards."""
     found = tries(evidence)
     if not found:
         return None
     restored = (_restored(evidence, found, answer) for answer in (WANTED, REFUSED, FULL))
-    return (_first(evidence, found, _returns) or _first(evidence, found, _whole) or next(filter(None, restored), None) or _first(evidence, found, _walked)
+    return (_first(evidence, found, _returns) or _first(evidence, found, _whole)
+            or next(filter(None, restored), None) or _first(evidence, found, _walked)
             or _covered(found))
 
 
 def room_given_back(evidence: Evidence) -> Finding | None:
-    """If a user reserves entry data and then says no, the data are dropped: the frame ends after its fixed words, and the memory above is free."""
+    """If a user reserves entry data and then says no, the data are dropped: the frame ends after
+    its fixed words, and the memory above is free."""
     call, seen = evidence.kernel.symbol("frames_call"), [
         r for r in evidence.truth.frames if not r.level
     ]
     for last, r in zip(seen, seen[1:]):
         end = r.v[0] + 8 * WORDS
         if call not in (last.addr, r.addr) and (r.v[1], r.more[8 + DATA_END]) != (end, end):
-            return Finding("a user reserved entry data and then said no: the memory of the data on the shadow stack was not freed",
-                           mistake=KEPT, seq=r.seq)
+            return Finding(
+                "a user reserved entry data and then said no: the memory of the data on the shadow "
+                "stack was not freed",
+                mistake=KEPT, seq=r.seq)
     return None

@@ -1,4 +1,5 @@
-"""Labs 5 and 6: checks of patched returns. Each call is entered once, is left once, and returns to its caller.
+"""Labs 5 and 6: checks of patched returns. Each call is entered once, is left once, and returns to
+its caller.
 
 As in checks.py, a check takes the evidence of one boot and returns None or a Finding.
 """
@@ -41,16 +42,18 @@ def _leavers(phase: Phase) -> frozenset[str]:
 
 
 def framed(evidence: Evidence, phase: Phase) -> Framed:
-    """Which calls of the phase should have a frame? For a user that is unregistered in it: only while its sites hold calls."""
+    """Which calls of the phase should have a frame? For a user that is unregistered in it: only
+    while its sites hold calls."""
     leaver, returning = _leavers(phase), phase.returning
     return lambda s: s.name in returning and (
         s.name not in leaver or checks.traced(evidence, s.call))
 
 
 def unsure(evidence: Evidence, phase: Phase) -> Framed:
-    """Of which calls is it unknown whether they have a frame? Of none, if no user is unregistered. A user's handler is no longer called some time
-    before its sites become nops. A call made in between had a frame if all calls that returned together with it went through
-    return_to_handler; otherwise it is unknown."""
+    """Of which calls is it unknown whether they have a frame? Of none, if no user is unregistered.
+    A user's handler is no longer called some time before its sites become nops. A call made in
+    between had a frame if all calls that returned together with it went through return_to_handler;
+    otherwise it is unknown."""
     leaver, patched = _leavers(phase), framed(evidence, phase)
     if not leaver:
         return nobody
@@ -71,53 +74,68 @@ def stayed(phase: Phase) -> list[User]:
 # ---- the patched return --------------------------------------------------------
 
 def through_handler(evidence: Evidence) -> Finding | None:
-    """Each traced call returns through return_to_handler once, and nothing else executes return_to_handler."""
+    """Each traced call returns through return_to_handler once, and nothing else executes
+    return_to_handler."""
     for phase in evidence.on():
         patched = framed(evidence, phase)
         for span in evidence.spans(phase):
             if patched(span) and not span.leaving:
                 return of_call(phase.name, span, f"{span.name} was entered and never returned")
-        wrong = first_of(_hits(phase, leaving, [s for s in leaving.spans if patched(s)]) for leaving in _leavings(evidence, phase))
+        wrong = first_of(
+            _hits(phase, leaving, [s for s in leaving.spans if patched(s)])
+            for leaving in _leavings(evidence, phase))
         if wrong:
             return wrong
         stray = during(phase, evidence.truth.returns.stray)
         if stray:
-            return Finding(f"{phase.name}, CPU {stray[0].vcpu}: return_to_handler ran, and none of the workload's functions "
-                           "had just returned", seq=stray[0].seq)
+            return Finding(
+                f"{phase.name}, CPU {stray[0].vcpu}: return_to_handler ran, and none of the "
+                f"workload's functions "
+                "had just returned", seq=stray[0].seq)
     return None
 
 
 def link_replaced(evidence: Evidence) -> Finding | None:
-    """A function's link register holds return_to_handler if a user wants its return; else its caller's value."""
+    """A function's link register holds return_to_handler if a user wants its return; else its
+    caller's value."""
     handler = evidence.kernel.symbol(HANDLER)
     for phase in evidence.on():
         patched, doubtful = framed(evidence, phase), unsure(evidence, phase)
         for span in evidence.spans(phase):
             link = handler if patched(span) else span.call.parent
             if span.body and span.body.v[2] != link and not doubtful(span):
-                return of_call(phase.name, span, f"{span.name} was entered, and its link register was {span.body.v[2]:#x}, and must be "
-                               f"{evidence.kernel.name_at(link)}")
+                return of_call(
+                    phase.name, span,
+                    f"{span.name} was entered, and its link register was {span.body.v[2]:#x}, and "
+                    f"must be "
+                    f"{evidence.kernel.name_at(link)}")
     return None
 
 
 def _hits(phase: Phase, leaving: Leaving, traced: list[Span]) -> Finding | None:
-    gone = sum(not any(s.name in u.filter.names for u in stayed(phase)) for s in traced) if phase.users else 0
+    gone = sum(not any(s.name in u.filter.names for u in stayed(phase))
+               for s in traced) if phase.users else 0
     if len(traced) - gone <= len(leaving.hits) <= len(traced):
         return None  # the user may have been unregistered after the call site was executed
     chain = " <- ".join(s.name for s in leaving.spans)
     past = ": a traced call returned without the tracer" if len(leaving.hits) < len(traced) else ""
-    return of_call(phase.name, leaving.spans[0], f"when {chain} returned, {len(traced)} traced calls ended, and "
-                   f"return_to_handler ran {len(leaving.hits)} times{past}", leaving.left.seq)
+    return of_call(
+        phase.name, leaving.spans[0],
+        f"when {chain} returned, {len(traced)} traced calls ended, and "
+        f"return_to_handler ran {len(leaving.hits)} times{past}", leaving.left.seq)
 
 
-def of_call(where: str, span: Span, why: str, seq: int | None = None, mistake: str = "", kind: Defect = Defect.OTHER) -> Finding:
-    """A finding about one call, with the calls that are still in flight, innermost first. `seq`: the record that shows it; default: the call's."""
+def of_call(where: str, span: Span, why: str, seq: int | None = None, mistake: str = "",
+            kind: Defect = Defect.OTHER) -> Finding:
+    """A finding about one call, with the calls that are still in flight, innermost first. `seq`:
+    the record that shows it; default: the call's."""
     rows: list[tuple[str, str, bool]] = []
     at: Span | None = span
     while at and len(rows) < 8:
         rows.append((at.name, "by a jump" if at.tail else "", at is span))
         at = at.maker
-    return Finding(f"{where}{', ' if where else ''}{cpu_of(span)}: {why}", rows, ("calls in progress, the innermost first", ""), seq=seq or span.seq,
+    return Finding(f"{where}{', ' if where else ''}{cpu_of(span)}: {why}", rows,
+                   ("calls in progress, the innermost first", ""), seq=seq or span.seq,
                    mistake=mistake, kind=kind)
 
 
@@ -126,23 +144,29 @@ def comes_home(evidence: Evidence) -> Finding | None:
     for phase in evidence.phases:
         for span in evidence.spans(phase):
             if not span.body:
-                return of_call(phase.name, span, f"{span.name} was called, and did not continue after its call site")
+                return of_call(phase.name, span,
+                               f"{span.name} was called, and did not continue after its call site")
         for leaving in _leavings(evidence, phase):
             first, last = leaving.spans[0], leaving.spans[-1]
             if last.home and (not leaving.back or leaving.back.addr != last.home):
-                went = f"went to {evidence.kernel.name_at(leaving.back.addr)}" if leaving.back else "did not return to any watched address"
+                went = (f"went to {evidence.kernel.name_at(leaving.back.addr)}"
+                        if leaving.back else "did not return to any watched address")
                 tail = f" (by tail calls from {last.name})" if last is not first else ""
-                return of_call(phase.name, first, f"{first.name}{tail} must return to "
-                               f"{evidence.kernel.name_at(last.home)}, and {went}",
-                               leaving.left.seq, kind=Defect.WENT_ELSEWHERE if leaving.back else Defect.WENT_NOWHERE)
+                return of_call(
+                    phase.name, first, f"{first.name}{tail} must return to "
+                    f"{evidence.kernel.name_at(last.home)}, and {went}", leaving.left.seq,
+                    kind=Defect.WENT_ELSEWHERE if leaving.back else Defect.WENT_NOWHERE)
         for at in during(phase, evidence.truth.returns.unmatched):
-            return Finding(f"{phase.name}, CPU {at.vcpu}: {evidence.kernel.name_at(at.addr)} returned, and had not been entered",
-                           seq=at.seq)
+            return Finding(
+                f"{phase.name}, CPU {at.vcpu}: {evidence.kernel.name_at(at.addr)} returned, and "
+                f"had not been entered",
+                seq=at.seq)
     return None
 
 
 def lost_at_return(evidence: Evidence, span: Span) -> list[int]:
-    """The result registers and preserved registers whose values changed between the function's return instruction and its caller."""
+    """The result registers and preserved registers whose values changed between the function's
+    return instruction and its caller."""
     back = span.leaving.back if span.leaving else None
     if not back or not back.v[0] or back.addr != span.home or back.v[0] == KEPT_NOTHING:
         return []
@@ -150,28 +174,43 @@ def lost_at_return(evidence: Evidence, span: Span) -> list[int]:
 
 
 def registers_given_back(evidence: Evidence) -> Finding | None:
-    """After each return, the result registers and the preserved registers have the values that the function left in them."""
+    """After each return, the result registers and the preserved registers have the values that the
+    function left in them."""
     for span in evidence.truth.returns.spans:
         back, lost = span.leaving.back if span.leaving else None, lost_at_return(evidence, span)
         if back and lost:
-            number = min(lost, key=lambda n: n != evidence.isa.sp)  # sp first: a wrong sp makes all values loaded from the stack wrong
-            mistake = "" if evidence.lab != 5 else STACK if number == evidence.isa.sp else RESULT if number in evidence.isa.results else ""
-            return of_call("", span, f"{span.name} returned, and {evidence.isa.names[number]} was not as the function had left it", back.seq, mistake)
+            # sp first: a wrong sp makes all values loaded from the stack wrong
+            number = min(lost, key=lambda n: n != evidence.isa.sp)
+            mistake = ("" if evidence.lab != 5 else STACK if number == evidence.isa.sp else
+                       RESULT if number in evidence.isa.results else "")
+            return of_call(
+                "", span,
+                f"{span.name} returned, and {evidence.isa.names[number]} was not as the function "
+                f"had left it",
+                back.seq, mistake)
     return None
 
 
 def silent_handler(evidence: Evidence) -> Finding | None:
-    """While no tracer is on, no return goes through return_to_handler, except those of calls that were in flight when it was switched off."""
+    """While no tracer is on, no return goes through return_to_handler, except those of calls that
+    were in flight when it was switched off."""
     before = evidence.phases[0]
     early = during(before, evidence.truth.handlers)
     if early:
-        return Finding(f"{before.name}: return_to_handler ran {len(early)} times while no tracer was on", seq=early[0].seq)
+        return Finding(
+            f"{before.name}: return_to_handler ran {len(early)} times while no tracer was on",
+            seq=early[0].seq)
     for phase, following in zip(evidence.phases, evidence.phases[1:]):
         if phase.on and not following.on:
-            until = min(at for at in (following.first, evidence.frames_out[0], evidence.slot_again[0]) if at > phase.last)
+            until = min(at
+                        for at in (following.first, evidence.frames_out[0], evidence.slot_again[0])
+                        if at > phase.last)
             late = between(evidence.truth.handlers, phase.last, until)
             if late:
-                return Finding(f"after {phase.name}: return_to_handler ran {len(late)} times, and no traced call was in progress", seq=late[0].seq)
+                return Finding(
+                    f"after {phase.name}: return_to_handler ran {len(late)} times, and no traced "
+                    f"call was in progress",
+                    seq=late[0].seq)
     return checks.silent_trampolines(evidence)
 
 
@@ -180,16 +219,23 @@ def at_rest(evidence: Evidence) -> Finding | None:
 
 
 def frames_out(evidence: Evidence) -> Finding | None:
-    """The tracer is switched off while calls are in flight: each of them still returns through return_to_handler, and no other call does."""
+    """The tracer is switched off while calls are in flight: each of them still returns through
+    return_to_handler, and no other call does."""
     begin, end = evidence.frames_out
     calls = sum(checks.traced(evidence, c) for c in between(evidence.truth.calls, begin, end))
     hits = len(between(evidence.truth.handlers, begin, evidence.interrupted))
     if not calls:
         return Finding("every function was traced, and no call site held a call")
     if not hits:
-        return Finding(f"every function was traced, {calls} call sites called the tracer, and return_to_handler never ran")
+        return Finding(
+            f"every function was traced, {calls} call sites called the tracer, and "
+            f"return_to_handler never ran"
+        )
     if hits > calls:
-        return Finding(f"every function was traced, {calls} call sites called the tracer, and return_to_handler ran more often, {hits} times")
+        return Finding(
+            f"every function was traced, {calls} call sites called the tracer, and "
+            f"return_to_handler ran more often, {hits} times"
+        )
     return checks.right_result(evidence)
 
 
@@ -225,7 +271,10 @@ def nested_as_printed(evidence: Evidence, phase: Phase, user: User) -> Finding |
     where = f"{phase.name}, {user.directory}trace"
     trace = user.trace
     if trace.tracer != "function_graph":
-        return Finding(f"{where}: it begins with '# tracer: {trace.tracer}', and must begin with '# tracer: function_graph'")
+        return Finding(
+            f"{where}: it begins with '# tracer: {trace.tracer}', and must begin with '# tracer: "
+            f"function_graph'"
+        )
     if trace.unknown:
         return Finding(f"{where}: this is not a line of function_graph: '{trace.unknown[0]}'")
     finding = _counts(where, user)
@@ -251,7 +300,8 @@ def one_deeper(divergence: Divergence) -> bool:
     )
     if not isinstance(step, GraphStep) or not isinstance(event, GraphEvent):
         return False
-    return step.kind == event.kind and event.func in (step.span.name, "") and event.depth == min(step.depths) + 1
+    return step.kind == event.kind and event.func in (step.span.name,
+                                                      "") and event.depth == min(step.depths) + 1
 
 
 def _counts(where: str, user: User) -> Finding | None:
@@ -260,20 +310,29 @@ def _counts(where: str, user: User) -> Finding | None:
         printed = sum(event.cpu == cpu for event in user.trace.events)
         lost = sum(counts.get(name, 0) for name in ("overrun", "dropped events", "commit overrun"))
         if lost:
-            return Finding(f"{where}, CPU {cpu}: {lost} events were lost in a buffer that has room for all")
+            return Finding(
+                f"{where}, CPU {cpu}: {lost} events were lost in a buffer that has room for all")
         if counts.get("entries") != printed:
-            return Finding(f"{where}, CPU {cpu}: stats counts {counts.get('entries')} entries, and {printed} are printed")
+            return Finding(
+                f"{where}, CPU {cpu}: stats counts {counts.get('entries')} entries, and {printed} "
+                f"are printed"
+            )
     return None
 
 
 def three_agree(evidence: Evidence) -> Finding | None:
-    return first_of(within(phase, nested_as_expected(evidence, phase) or first_of(nested_as_printed(evidence, phase, user) for user in stayed(phase)))
-                    for phase in evidence.phases)
+    return first_of(
+        within(
+            phase,
+            nested_as_expected(evidence, phase) or first_of(
+                nested_as_printed(evidence, phase, user) for user in stayed(phase)))
+        for phase in evidence.phases)
 
 
 def _alignments(evidence: Evidence) -> Iterator[tuple[Phase, Aligned]]:
     """The alignments of each user that was registered during the whole workload, CPU by CPU."""
-    return ((phase, alignment) for phase in evidence.on() for user in stayed(phase) for alignment in aligned(evidence, phase, user).values())
+    return ((phase, alignment) for phase in evidence.on() for user in stayed(phase)
+            for alignment in aligned(evidence, phase, user).values())
 
 
 def values(evidence: Evidence) -> Finding | None:
@@ -282,8 +341,10 @@ def values(evidence: Evidence) -> Finding | None:
         for step, event, _ in _returns(alignment):
             value = step.span.leaving.left.v[1] if step.span.leaving else None
             if value is not None and _number(event.value) != value:
-                return Finding(f"{phase.name}, {cpu_of(step.span)}: {step.span.name} returned {value:#x}, and is "
-                               f"printed as '{event.line.strip()}'", seq=step.span.call.seq)
+                return Finding(
+                    f"{phase.name}, {cpu_of(step.span)}: {step.span.name} returned {value:#x}, and "
+                    f"is "
+                    f"printed as '{event.line.strip()}'", seq=step.span.call.seq)
     return None
 
 
@@ -298,9 +359,11 @@ def _number(text: str) -> int | None:
 # ---- durations -----------------------------------------------------------------------
 
 def durations(evidence: Evidence) -> Finding | None:
-    """With one CPU an instruction takes one nanosecond, so a call's duration is the number of instructions between entry and return."""
-    return first_of(within(phase, (_lasted(evidence, phase, alignment) if evidence.smp == 1 else None) or sums(phase.name, alignment))
-                    for phase, alignment in _alignments(evidence))
+    """With one CPU an instruction takes one nanosecond, so a call's duration is the number of
+    instructions between entry and return."""
+    return first_of(
+        within(phase, (_lasted(evidence, phase, alignment) if evidence.smp == 1 else None)
+               or sums(phase.name, alignment)) for phase, alignment in _alignments(evidence))
 
 
 def at_return(span: Span, patched: Framed) -> tuple[Record, Record] | None:
@@ -314,7 +377,8 @@ def at_return(span: Span, patched: Framed) -> tuple[Record, Record] | None:
 def bounds(span: Span, patched: Framed) -> tuple[int, int] | None:
     """The least and the greatest number of instructions between the two readings of the clock."""
     ends = at_return(span, patched)
-    return (ends[0].insns - span.body.insns, ends[1].insns - span.insns) if ends and span.body else None
+    return (ends[0].insns - span.body.insns,
+            ends[1].insns - span.insns) if ends and span.body else None
 
 
 def _returns(alignment: Aligned) -> Iterator[tuple[GraphStep, GraphEvent, int]]:
@@ -328,11 +392,15 @@ def _lasted(evidence: Evidence, phase: Phase, alignment: Aligned) -> Finding | N
     for step, event, ns in _returns(alignment):
         limits = bounds(step.span, patched)
         if ns < 0:
-            return Finding(f"{phase.name}: a return is printed without a duration: '{event.line.strip()}'")
+            return Finding(
+                f"{phase.name}: a return is printed without a duration: '{event.line.strip()}'")
         if limits and not limits[0] - step_ns - event.unit < ns < limits[1] + step_ns + event.unit:
-            return Finding(f"{phase.name}: {step.span.name} is printed with {ns / 1000:.3f} us; from its call site to its "
-                           f"return {limits[0]} to {limits[1]} instructions ran, of 1 ns each: '{event.line.strip()}'",
-                           seq=step.span.call.seq, kind=Defect.WRONG_DURATION)
+            return Finding(
+                f"{phase.name}: {step.span.name} is printed with {ns / 1000:.3f} us; from its call "
+                f"site to its "
+                f"return {limits[0]} to {limits[1]} instructions ran, of 1 ns each: "
+                f"'{event.line.strip()}'",
+                seq=step.span.call.seq, kind=Defect.WRONG_DURATION)
     return None
 
 
@@ -342,10 +410,14 @@ def sums(where: str, alignment: Aligned) -> Finding | None:
     printed = {step.span for step, _ in alignment.pairs}
     for step, event, ns in _returns(alignment):
         if ns < 0:
-            return Finding(f"{where}: a return is printed without a duration: '{event.line.strip()}'")
+            return Finding(
+                f"{where}: a return is printed without a duration: '{event.line.strip()}'")
         if inner.get(step.span, 0) >= ns + event.unit:
-            return Finding(f"{where}: {step.span.name} lasted {ns / 1000:.3f} us, and the calls that it made lasted "
-                           f"{inner[step.span] / 1000:.3f} us: '{event.line.strip()}'", seq=step.span.call.seq, kind=Defect.WRONG_DURATION)
+            return Finding(
+                f"{where}: {step.span.name} lasted {ns / 1000:.3f} us, and the calls that it made "
+                f"lasted "
+                f"{inner[step.span] / 1000:.3f} us: '{event.line.strip()}'", seq=step.span.call.seq,
+                kind=Defect.WRONG_DURATION)
         maker = step.span.maker
         while maker and maker not in printed:
             maker = maker.maker
@@ -358,27 +430,35 @@ def something_returned(evidence: Evidence) -> Finding | None:
     """return_to_handler ran at least once. Other rungs judge each phase."""
     if any(during(phase, evidence.truth.handlers) for phase in evidence.on()):
         return None
-    return checks.not_started(evidence) or Finding("function_graph was on, and return_to_handler never ran")
+    return checks.not_started(evidence) or Finding(
+        "function_graph was on, and return_to_handler never ran")
 
 
 # ---- mistakes with a name in both labs 5 and 6: recognised by what was executed and printed ----
 
 RECURSION, DEPTH = "recursion-not-put-back", "depth-counted-twice"
-MISTAKES = {**rare.MISTAKES, RECURSION: "after the first entries no other is seen", DEPTH: "an entry and its return have different depths"}
+MISTAKES = {
+    **rare.MISTAKES, RECURSION: "after the first entries no other is seen",
+    DEPTH: "an entry and its return have different depths"
+}
 
 
 def frames_fit(evidence: Evidence) -> Finding | None:
     """A finding with the message of the kernel's frame check, if it printed one."""
-    said = next((line for p in evidence.phases for line in p.output.splitlines() if "and returned with" in line), "")
+    said = next((line for p in evidence.phases
+                 for line in p.output.splitlines() if "and returned with" in line), "")
     return Finding(f"the kernel printed: {said}", mistake="sp-does-not-fit") if said else None
 
 
 def entries_end(evidence: Evidence, finding: Finding) -> str:
-    """The mistake's name, if only the first few calls return through return_to_handler, and none of the many calls after them."""
+    """The mistake's name, if only the first few calls return through return_to_handler, and none of
+    the many calls after them."""
     if frames_fit(evidence):
         return ""
     for phase in evidence.on():
-        hits, traced = during(phase, evidence.truth.handlers), [s for s in evidence.spans(phase) if s.name in phase.returning]
+        hits, traced = during(phase, evidence.truth.handlers), [
+            s for s in evidence.spans(phase) if s.name in phase.returning
+        ]
         if hits and 10 * sum(s.seq > hits[-1].seq for s in traced) > 9 * len(traced):
             return RECURSION
     return ""

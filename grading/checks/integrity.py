@@ -1,7 +1,9 @@
-"""Checks that the CPUs executed only the text as linked, or, at addresses that the kernel may change, permitted words.
+"""Checks that the CPUs executed only the text as linked, or, at addresses that the kernel may
+change, permitted words.
 
-No handed-in file may contain an instruction that sets the exception vector or the page tables. If it jumps to such an
-instruction of the kernel, that instruction sets a value that it never sets otherwise; _set_once() finds this.
+No handed-in file may contain an instruction that sets the exception vector or the page tables. If
+it jumps to such an instruction of the kernel, that instruction sets a value that it never sets
+otherwise; _set_once() finds this.
 """
 
 from __future__ import annotations
@@ -19,16 +21,21 @@ def as_linked(evidence: Evidence) -> Finding | None:
         return _foreign(evidence, r)
     for r in evidence.truth.words:
         if not permitted(evidence, r.addr, r.word):
-            return Finding(f"{evidence.kernel.name_at(r.addr)} held {r.word:08x} ({evidence.kernel.disassemble(r.addr, r.word)}), which is neither the word that "
-                           "was linked there nor one that a tracer writes", seq=r.seq)
+            return Finding(
+                f"{evidence.kernel.name_at(r.addr)} held {r.word:08x} "
+                f"({evidence.kernel.disassemble(r.addr, r.word)}), which is neither the word that "
+                "was linked there nor one that a tracer writes", seq=r.seq)
     for r in evidence.truth.middle:
-        return Finding(f"CPU {r.vcpu} left the tracer's callback at {evidence.kernel.name_at(r.addr)} without having entered it at its first instruction: "
-                       "a jump into its middle is not a call", seq=r.seq)
+        return Finding(
+            f"CPU {r.vcpu} left the tracer's callback at {evidence.kernel.name_at(r.addr)} without "
+            f"having entered it at its first instruction: "
+            "a jump into its middle is not a call", seq=r.seq)
     return _set_once(evidence) or _stored(evidence)
 
 
 def _stored(evidence: Evidence) -> Finding | None:
-    """Each copy of text equals the linked text with the CPUs' stores applied, so no device wrote text."""
+    """Each copy of text equals the linked text with the CPUs' stores applied, so no device wrote
+    text."""
     text, stores = bytearray(evidence.kernel.text_bytes()), iter(evidence.truth.stores)
     store = next(stores, None)
     for seq, found in (
@@ -41,7 +48,9 @@ def _stored(evidence: Evidence) -> Finding | None:
             store = next(stores, None)
         if found != text:
             at = evidence.kernel.text[0] + first_difference(text, found)
-            return Finding(f"text at {evidence.kernel.name_at(at)} was changed, and no CPU stored there", address=at & ~3)
+            return Finding(
+                f"text at {evidence.kernel.name_at(at)} was changed, and no CPU stored there",
+                address=at & ~3)
     return None
 
 
@@ -50,8 +59,12 @@ def _set_once(evidence: Evidence) -> Finding | None:
     values: dict[int, int] = {}
     for r in evidence.truth.settings:
         if values.setdefault(r.addr, r.v[0]) != r.v[0]:
-            return Finding(f"{evidence.kernel.name_at(r.addr)} ({evidence.kernel.disassemble(r.addr)}) was executed with {r.v[0]:#x}, and before with "
-                           f"{values[r.addr]:#x}: the kernel alone sets the exception vector and the page tables, once", seq=r.seq)
+            return Finding(
+                f"{evidence.kernel.name_at(r.addr)} ({evidence.kernel.disassemble(r.addr)}) was "
+                f"executed with {r.v[0]:#x}, and before with "
+                f"{values[r.addr]:#x}: the kernel alone sets the exception vector and the page "
+                f"tables, once",
+                seq=r.seq)
     return None
 
 
@@ -59,23 +72,33 @@ def _foreign(evidence: Evidence, record: Record) -> Finding:
     (lo, hi), module = evidence.kernel.text, evidence.kernel.module_at(record.addr)
     if lo <= record.addr < hi or module:
         linked = (module or evidence.kernel).word(record.addr)
-        return Finding(f"CPU {record.vcpu} executed {record.word:08x} ({evidence.kernel.disassemble(record.addr, record.word)}) at {evidence.kernel.name_at(record.addr)}, where "
-                       f"{linked:08x} was linked: this is not a call site, and must not change", seq=record.seq)
-    return Finding(f"CPU {record.vcpu} executed an instruction at {record.addr:#x}, which is outside of the kernel's text", seq=record.seq)
+        return Finding(
+            f"CPU {record.vcpu} executed {record.word:08x} "
+            f"({evidence.kernel.disassemble(record.addr, record.word)}) at "
+            f"{evidence.kernel.name_at(record.addr)}, where "
+            f"{linked:08x} was linked: this is not a call site, and must not change",
+            seq=record.seq)
+    return Finding(
+        f"CPU {record.vcpu} executed an instruction at {record.addr:#x}, which is outside of the "
+        f"kernel's text",
+        seq=record.seq)
 
 
 def permitted(evidence: Evidence, address: int, word: int) -> bool:
-    """May this address hold this word? A call site may hold a nop, a call, or the word as linked; ftrace_call and ftrace_graph_call a nop or a call; the word
-    before a site its boot value. Words of probes and trampolines, and those that the harness wrote, are permitted too."""
+    """May this address hold this word? A call site may hold a nop, a call, or the word as linked;
+    ftrace_call and ftrace_graph_call a nop or a call; the word before a site its boot value. Words
+    of probes and trampolines, and those that the harness wrote, are permitted too."""
     kernel = evidence.kernel
-    if any(was and (address, word) == (was.site.address, was.word) for was in (evidence.spoilt, *evidence.overwritten_sites)):
+    if any(was and (address, word) == (was.site.address, was.word)
+           for was in (evidence.spoilt, *evidence.overwritten_sites)):
         return True
     if probes.permitted(kernel, evidence.probed, address, word):
         return True
     if any(module.has_trampoline(address) for module in kernel.modules):
         return True  # trampolines_lead() judges trampolines
     if address in kernel.site_at:
-        return word in (kernel.isa.nop, kernel.site_at[address].linked) or _is_call(evidence, address, word)
+        return word in (kernel.isa.nop, kernel.site_at[address].linked) or _is_call(
+            evidence, address, word)
     if address in (kernel.symbol("ftrace_call"), kernel.symbol("ftrace_graph_call")):
         return word == kernel.isa.nop or _is_call(evidence, address, word)
     return address in changing(kernel) and word == kernel.isa.word_before.get(kernel.hook)

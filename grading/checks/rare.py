@@ -1,4 +1,5 @@
-"""Labs 5 and 6, one CPU: checks of what handlers and traced functions may do and the workload never does (kern/apps/rare.c).
+"""Labs 5 and 6, one CPU: checks of what handlers and traced functions may do and the workload never
+does (kern/apps/rare.c).
 
 The checks use only call sites, handlers and shadow stacks as the observer logged them.
 """
@@ -13,34 +14,49 @@ from grading.evidence.finding import Finding
 from grading.machine.observer import Record
 from grading.truth.truth import Call
 
-OWN_CALLS, WRONG_FRAME, AFTER_THE_END, WRONG_SIZE = "recursion-not-guarded", "wrong-frame-taken", "told-after-the-end", "wrong-size"
+OWN_CALLS, WRONG_FRAME, AFTER_THE_END, WRONG_SIZE = ("recursion-not-guarded", "wrong-frame-taken",
+                                                     "told-after-the-end", "wrong-size")
 LEFT_TWICE, NOT_GONE = "left-twice", "users-not-told"
 MISTAKES = {
     OWN_CALLS: "a user is called for functions that its own handler calls",
-    WRONG_FRAME: "a function was left without a return, and a later return does not use the frame whose sp fits",
-    NOT_GONE: "a function was left without a return, and its users are not told so, or graph tracing ends",
+    WRONG_FRAME: "a function was left without a return, and a later return does not use the frame "
+                 "whose sp fits",
+    NOT_GONE: "a function was left without a return, and its users are not told so, or graph "
+              "tracing ends",
     AFTER_THE_END: "users are called after a bad frame has ended graph tracing",
 }
-CHAIN = ["rare_a", "rare_b", "rare_c", "rare_d", "rare_e", "rare_f"]  # each up to rare_e calls the next one; rare_b calls rare_f
+# each up to rare_e calls the next one; rare_b calls rare_f
+CHAIN = ["rare_a", "rare_b", "rare_c", "rare_d", "rare_e", "rare_f"]
 OFF = 16  # bytes by which sp is lower when rare_f returns than it was at its call
 HANDLERS = ("rare_entry", "rare_return", "rare_gone")
-# Each return, in order: the function, the place it must return to, its value, how many functions of CHAIN have not returned yet,
-# the function whose frame is the newest, and the function at whose call sp was the same ("": none).
-RETURNS = (("rare_c", "rare_home_c", 3, 2, "rare_e", "rare_c"), ("rare_f", "rare_home_f", 6, 2, "rare_f", ""), ("rare_a", "rare_home_a", 1, 0, "rare_b", "rare_a"))
-# The handlers that run until graph tracing ends. rare_d and rare_e are left; nobody is told of rare_b, which is left after the end.
-TOLD = (*(("rare_entry", name) for name in CHAIN[:-1]), ("rare_gone", "rare_e"), ("rare_gone", "rare_d"), ("rare_return", "rare_c"), ("rare_entry", "rare_f"))
-ASKED = {"rare_refused": 3, "rare_data": 10, "rare_room": 4}  # programs whose calls the checks need, and the least number of each
+# Each return, in order: the function, the place it must return to, its value, how many functions of
+# CHAIN have not returned yet, the function whose frame is the newest, and the function at whose
+# call sp was the same ("": none).
+RETURNS = (("rare_c", "rare_home_c", 3, 2, "rare_e", "rare_c"),
+           ("rare_f", "rare_home_f", 6, 2, "rare_f", ""), ("rare_a", "rare_home_a", 1, 0, "rare_b",
+                                                           "rare_a"))
+# The handlers that run until graph tracing ends. rare_d and rare_e are left; nobody is told of
+# rare_b, which is left after the end.
+TOLD = (*(("rare_entry", name) for name in CHAIN[:-1]), ("rare_gone", "rare_e"),
+        ("rare_gone", "rare_d"), ("rare_return", "rare_c"), ("rare_entry", "rare_f"))
+# programs whose calls the checks need, and the least number of each
+ASKED = {"rare_refused": 3, "rare_data": 10, "rare_room": 4}
 MOST_DATA = 256  # bytes that a user may keep
-# The stack walks: the callback that walks, the function of the tracer that the walk must contain, how it walks, and what is then in the
-# place of the traced function's return address ("": that address itself). LINK: by the frame records alone. ENTRY: the kernel's own walk,
-# which looks up return addresses that are patched. The op is called after the entry handler, so its walk sees the patched address.
+# The stack walks: the callback that walks, the function of the tracer that the walk must contain,
+# how it walks, and what is then in the place of the traced function's return address ("": that
+# address itself). LINK: by the frame records alone. ENTRY: the kernel's own walk, which looks up
+# return addresses that are patched. The op is called after the entry handler, so its walk sees the
+# patched address.
 ENTRY, LINK = 1, 2
-WALKS = (("the entry handler of a user", "ftrace_caller", LINK, ""), ("an op that is called after function_graph's", "ftrace_caller", LINK, "return_to_handler"),
-         ("the return handler of a user", "return_to_handler", ENTRY, ""))
-# The registrations that are not allowed, by number: the error, what was tried, and the mistake's name if it has one.
-REFUSED = ((errno.ENOSPC, "a user was to be registered while ops had all stubs", ""),
-           (errno.EBUSY, "a registered user was to be registered again", ""),
-           (errno.ENODEV, "a user was to be registered after a bad frame had ended graph tracing", AFTER_THE_END))
+WALKS = (("the entry handler of a user", "ftrace_caller", LINK, ""),
+         ("an op that is called after function_graph's", "ftrace_caller", LINK,
+          "return_to_handler"), ("the return handler of a user", "return_to_handler", ENTRY, ""))
+# The registrations that are not allowed, by number: the error, what was tried, and the mistake's
+# name if it has one.
+REFUSED = ((errno.ENOSPC, "a user was to be registered while ops had all stubs",
+            ""), (errno.EBUSY, "a registered user was to be registered again", ""),
+           (errno.ENODEV, "a user was to be registered after a bad frame had ended graph tracing",
+            AFTER_THE_END))
 
 
 @once
@@ -58,7 +74,8 @@ def _bad_since(evidence: Evidence) -> int:
 def _told(evidence: Evidence) -> list[tuple[str, str, int]]:
     """The runs of handlers: the handler, the traced function, the record number."""
     handlers = {evidence.kernel.symbol(name): name for name in HANDLERS}
-    return [(handlers[r.addr], site.function.name, r.seq) for r in evidence.truth.rare if r.addr in handlers and (site := evidence.kernel.site_at.get(r.more[8]))]
+    return [(handlers[r.addr], site.function.name, r.seq) for r in evidence.truth.rare
+            if r.addr in handlers and (site := evidence.kernel.site_at.get(r.more[8]))]
 
 
 def own_calls(evidence: Evidence) -> Finding | None:
@@ -67,15 +84,22 @@ def own_calls(evidence: Evidence) -> Finding | None:
     told = [t for t in _told(evidence) if t[1] in ("rare_inner", "rare_outer") and t[2] < begin]
     inner = next((seq for _, name, seq in told if name == "rare_inner"), None)
     if inner is not None:
-        return Finding("a handler of function_graph called a traced function, rare_inner, and was called for it: a CPU that is already in the tracer, in the "
-                       "same context, must not trace the call", mistake=OWN_CALLS, seq=inner)
-    if "rare_outer" in calls(evidence) and [t[:2] for t in told] != [("rare_entry", "rare_outer"), ("rare_return", "rare_outer")]:
-        return Finding("rare_outer was called once, and its user calls a traced function in both handlers; the user must be called for one entry and one return")
+        return Finding(
+            "a handler of function_graph called a traced function, rare_inner, and was called for "
+            "it: a CPU that is already in the tracer, in the "
+            "same context, must not trace the call", mistake=OWN_CALLS, seq=inner)
+    if "rare_outer" in calls(evidence) and [t[:2] for t in told] != [("rare_entry", "rare_outer"),
+                                                                     ("rare_return", "rare_outer")]:
+        return Finding(
+            "rare_outer was called once, and its user calls a traced function in both handlers; "
+            "the user must be called for one entry and one return"
+        )
     return None
 
 
 def refused(evidence: Evidence) -> Finding | None:
-    """Each registration that is not allowed returns the right error, and leaves no shadow stacks allocated."""
+    """Each registration that is not allowed returns the right error, and leaves no shadow stacks
+    allocated."""
     for r in (r for r in evidence.truth.rare if r.addr == evidence.kernel.symbol("rare_refused")):
         error, what, mistake = REFUSED[r.v[0]]
         got = r.v[1] - (r.v[1] >> 63 << 64)
@@ -84,10 +108,15 @@ def refused(evidence: Evidence) -> Finding | None:
             ended = any(
                 stop.seq > _bad_since(evidence) for stop in evidence.truth.hits["ftrace_graph_stop"]
             )
-            return Finding(f"{what}: register_ftrace_graph must return -{errno.errorcode[error]}, and returned {'-' if got < 0 else ''}{said}",
-                           mistake=mistake if ended else "", seq=r.seq)
+            return Finding(
+                f"{what}: register_ftrace_graph must return -{errno.errorcode[error]}, and "
+                f"returned {'-' if got < 0 else ''}{said}",
+                mistake=mistake if ended else "", seq=r.seq)
         if error == errno.ENOSPC and r.v[2]:
-            return Finding(f"{what}: it was refused, and threads still have shadow stacks although no user is registered", mistake=mistake, seq=r.seq)
+            return Finding(
+                f"{what}: it was refused, and threads still have shadow stacks although no user is "
+                f"registered",
+                mistake=mistake, seq=r.seq)
     return None
 
 
@@ -102,12 +131,16 @@ def _walks(evidence: Evidence) -> list[list[Record]]:
 
 
 def walks(evidence: Evidence) -> Finding | None:
-    """A stack walk from a handler, or from an op that is called after the entry handler, leads through the tracer to the function and its caller."""
+    """A stack walk from a handler, or from an op that is called after the entry handler, leads
+    through the tracer to the function and its caller."""
     found = _walks(evidence)
     if "rare_outer" not in calls(evidence) or evidence.why and len(found) < len(WALKS):
         return None
     if len(found) != len(WALKS):
-        return Finding(f"at one call the two handlers of a user and an op walk the stack: {len(found)} of these {len(WALKS)} walks were seen")
+        return Finding(
+            f"at one call the two handlers of a user and an op walk the stack: {len(found)} of "
+            f"these {len(WALKS)} walks were seen"
+        )
     call = [c for c in evidence.truth.calls if c.name == "rare_outer" and c.seq < found[0][0].seq][
         -1
     ]
@@ -117,11 +150,17 @@ def walks(evidence: Evidence) -> Finding | None:
             evidence.kernel.name_at(address - 4).split("+")[0] for address in stack
         ]  # of the calls
         at = names.index(gate) if gate in names else -1
-        home, caller = at + (2 if by == LINK else 1), evidence.kernel.symbol(patched) if patched else call.parent
-        if at < 0 or home >= len(stack) or stack[home] != caller or by == LINK and names[at + 1] != "rare_outer":
+        home, caller = at + (2 if by == LINK else
+                             1), evidence.kernel.symbol(patched) if patched else call.parent
+        if at < 0 or home >= len(
+                stack) or stack[home] != caller or by == LINK and names[at + 1] != "rare_outer":
             seen = " < ".join(map(evidence.kernel.name_at, stack))
-            return Finding(f"rare_outer was called by {evidence.kernel.name_at(call.parent)}, and {who} walked the stack{' by its frame records' if by == LINK else ''}. "
-                           f"The walk must show {gate}, {'rare_outer ' if by == LINK else ''}and {patched or 'that caller'}; it showed {seen}", seq=walk[0].seq)
+            return Finding(
+                f"rare_outer was called by {evidence.kernel.name_at(call.parent)}, and {who} "
+                f"walked the stack{' by its frame records' if by == LINK else ''}. "
+                f"The walk must show {gate}, {'rare_outer ' if by == LINK else ''}and "
+                f"{patched or 'that caller'}; it showed {seen}",
+                seq=walk[0].seq)
     return (
         _assembly_between(evidence, found)
         if evidence.kernel.symbol("ftrace_graph_caller")
@@ -130,45 +169,68 @@ def walks(evidence: Evidence) -> Finding | None:
 
 
 def _assembly_between(evidence: Evidence, found: list[list[Record]]) -> Finding | None:
-    """Lab 5: the frame record that ftrace_graph_caller makes leads to its caller, which ftrace_caller called for both tracers."""
+    """Lab 5: the frame record that ftrace_graph_caller makes leads to its caller, which
+    ftrace_caller called for both tracers."""
     callers = list[str]()
     for walk in found[:2]:
         names = [evidence.kernel.name_at(r.v[LINK] - 4).split("+")[0] for r in walk]
         callers.append(names[names.index("ftrace_caller") - 1])
     if callers[0] == callers[1]:
         return None
-    return Finding(f"rare_outer was called, and ftrace_caller called {callers[1]} for both tracers of it. A stack walk by the frame records from the entry handler "
-                   f"of function_graph's user found {callers[0]} in its place", seq=found[0][0].seq)
+    return Finding(
+        f"rare_outer was called, and ftrace_caller called {callers[1]} for both tracers of it. A "
+        f"stack walk by the frame records from the entry handler "
+        f"of function_graph's user found {callers[0]} in its place", seq=found[0][0].seq)
 
 
 def left(evidence: Evidence) -> Finding | None:
-    """When functions are left without a return, as by longjmp(), each call that does return finds its own frame."""
+    """When functions are left without a return, as by longjmp(), each call that does return finds
+    its own frame."""
     of = calls(evidence)
     if not of.keys() >= set(CHAIN[:-1]):
         return None
-    stops, handlers = ([r for r in evidence.truth.hits[name] if r.seq > _bad_since(evidence)] for name in ("ftrace_graph_stop", "return_to_handler"))
+    stops, handlers = ([r for r in evidence.truth.hits[name] if r.seq > _bad_since(evidence)]
+                       for name in ("ftrace_graph_stop", "return_to_handler"))
     if not handlers:
-        return Finding("rare_a to rare_f called each other, the user said yes to each, and none of them returned through return_to_handler", seq=_bad_since(evidence))
-    past = next((of[name] for name in CHAIN[:-1] if (body := of[name].landed) and body.v[2] != evidence.kernel.symbol("return_to_handler")), None)
+        return Finding(
+            "rare_a to rare_f called each other, the user said yes to each, and none of them "
+            "returned through return_to_handler",
+            seq=_bad_since(evidence))
+    past = next(
+        (of[name] for name in CHAIN[:-1]
+         if (body := of[name].landed) and body.v[2] != evidence.kernel.symbol("return_to_handler")),
+        None)
     if past:
-        return Finding(f"{past.name} was called, the user said yes, and the return was not patched", seq=past.seq)
-    went = sorted(((r.seq, name, r.v[0]) for name in ("rare_lost", *(place for _, place, *_ in RETURNS)) for r in evidence.truth.hits[name]))
+        return Finding(f"{past.name} was called, the user said yes, and the return was not patched",
+                       seq=past.seq)
+    went = sorted(((r.seq, name, r.v[0])
+                   for name in ("rare_lost", *(place for _, place, *_ in RETURNS))
+                   for r in evidence.truth.hits[name]))
     for n, (function, place, value, *_, newest, fits) in enumerate(RETURNS):
         if function not in of:
             return None
         found = of[fits].sp if fits else of[newest].sp - OFF
-        who = f"{function} returned with sp {found:#x}. The newest frame was that of {newest}, with sp {of[newest].sp:#x}"
+        who = (
+            f"{function} returned with sp {found:#x}. The newest frame was that of {newest}, with "
+            f"sp {of[newest].sp:#x}"
+        )
         until = handlers[n + 1].seq if n + 1 < len(handlers) else 1 << 62
         said = [r.v[:3] for r in stops if n < len(handlers) and handlers[n].seq < r.seq < until]
         bad = () if fits else (of[newest].site.address, of[newest].sp, found)
         if n < len(handlers) and said != ([bad] if bad else []):
-            must = "must be called with the function and these two values" if bad else "must not be called, because a frame with that sp is there"
-            return Finding(f"{who}: ftrace_graph_stop {must}, and was " + (f"called with {', '.join(map(hex, said[0]))}" if said else "not called"),
-                           mistake=WRONG_FRAME if bad else NOT_GONE, seq=handlers[n].seq)
+            must = ("must be called with the function and these two values"
+                    if bad else "must not be called, because a frame with that sp is there")
+            return Finding(
+                f"{who}: ftrace_graph_stop {must}, and was " +
+                (f"called with {', '.join(map(hex, said[0]))}" if said else "not called"),
+                mistake=WRONG_FRAME if bad else NOT_GONE, seq=handlers[n].seq)
         if n >= len(went) or went[n][1:] != (place, value):
-            where = f"it went to {went[n][1]} with {went[n][2]:#x}" if n < len(went) else "it did not go to any watched address"
-            return Finding(f"{who}. It must go to {place} with {value:#x}, by the frame whose sp fits or, if none fits, by the newest; {where}",
-                           mistake=WRONG_FRAME, seq=of[function].seq)
+            where = f"it went to {went[n][1]} with {went[n][2]:#x}" if n < len(
+                went) else "it did not go to any watched address"
+            return Finding(
+                f"{who}. It must go to {place} with {value:#x}, by the frame whose sp fits or, if "
+                f"none fits, by the newest; {where}",
+                mistake=WRONG_FRAME, seq=of[function].seq)
     return _popped(evidence) or _nobody_told(evidence, stops[0]) or _all_told(evidence)
 
 
@@ -179,19 +241,27 @@ def _popped(evidence: Evidence) -> Finding | None:
     for r, (function, _, _, out, *_) in zip(stacks[1:], RETURNS):
         want = (free + 8 * WORDS * (out - 1) if out else top, free + 8 * WORDS * out, depth + out)
         if r.v[:3] != want:
-            return Finding(f"{function} returned past functions that were left without a return. Afterwards top, free and depth of the shadow stack were "
-                           f"{', '.join(map(hex, r.v[:3]))}, and must be {', '.join(map(hex, want))}: the frames above its own are popped too", mistake=WRONG_FRAME, seq=r.seq)
+            return Finding(
+                f"{function} returned past functions that were left without a return. Afterwards "
+                f"top, free and depth of the shadow stack were "
+                f"{', '.join(map(hex, r.v[:3]))}, and must be {', '.join(map(hex, want))}: the "
+                f"frames above its own are popped too",
+                mistake=WRONG_FRAME, seq=r.seq)
     return None
 
 
 def _nobody_told(evidence: Evidence, stop: Record) -> Finding | None:
-    late = next((r for r in evidence.truth.rare if r.seq > stop.seq and r.addr in map(evidence.kernel.symbol, HANDLERS)), None)
-    return Finding(f"ftrace_graph_stop was called because a frame was bad; after that {evidence.kernel.name_at(late.addr)} ran, a user's handler", mistake=AFTER_THE_END,
-                   seq=late.seq) if late else None
+    late = next((r for r in evidence.truth.rare
+                 if r.seq > stop.seq and r.addr in map(evidence.kernel.symbol, HANDLERS)), None)
+    return Finding(
+        f"ftrace_graph_stop was called because a frame was bad; after that "
+        f"{evidence.kernel.name_at(late.addr)} ran, a user's handler",
+        mistake=AFTER_THE_END, seq=late.seq) if late else None
 
 
 def _all_told(evidence: Evidence) -> Finding | None:
-    """Until graph tracing ends, each entry is told, and each return, or that the function was left."""
+    """Until graph tracing ends, each entry is told, and each return, or that the function was left.
+    """
     told = [t for t in _told(evidence) if t[2] > _bad_since(evidence) - 1]
     for n, want in enumerate(TOLD):
         if n >= len(told) or told[n][:2] != want:
@@ -204,54 +274,85 @@ def _all_told(evidence: Evidence) -> Finding | None:
 
 
 def filter_of_two(evidence: Evidence) -> Finding | None:
-    """Lab 6: two users share a filter, and one of them is unregistered. The other one follows when the filter is written afterwards."""
-    if "rare_outer" not in calls(evidence) or [handler for handler, name, _ in _told(evidence) if name == "rare_shared"] == ["rare_entry", "rare_return"]:
+    """Lab 6: two users share a filter, and one of them is unregistered. The other one follows when
+    the filter is written afterwards."""
+    if "rare_outer" not in calls(evidence) or [
+            handler for handler, name, _ in _told(evidence) if name == "rare_shared"
+    ] == ["rare_entry", "rare_return"]:
         return None
-    return Finding("two users had one filter, and one of them was unregistered. Then rare_shared was written to the filter and called; the other user must be called at its "
-                   "entry and at its return, once each", mistake="filter-change-unheard")
+    return Finding(
+        "two users had one filter, and one of them was unregistered. Then rare_shared was written "
+        "to the filter and called; the other user must be called at its "
+        "entry and at its return, once each", mistake="filter-change-unheard")
 
 
 def leavers(evidence: Evidence) -> list[Record]:
-    """The results of unregister_ftrace_graph on the two CPUs that unregistered one user, in their order."""
+    """The results of unregister_ftrace_graph on the two CPUs that unregistered one user, in their
+    order."""
     return [r for r in evidence.truth.rare if r.addr == evidence.kernel.symbol("rare_left")]
 
 
 def left_once(evidence: Evidence) -> Finding | None:
-    """Lab 6: two CPUs unregister one user. The second gets an error, and the user that has the slot by then stays registered."""
+    """Lab 6: two CPUs unregister one user. The second gets an error, and the user that has the slot
+    by then stays registered."""
     found = leavers(evidence)
     if len(found) < 2:
         return None
     said = [r.v[0] - (r.v[0] >> 63 << 64) for r in found]
     if said != [0, -errno.ENOENT]:
-        return Finding("two CPUs unregistered one user; one of them was held before it got ftrace_lock, until the other had done so and had registered another user. "
-                       f"unregister_ftrace_graph must return 0 and then -ENOENT, and returned {said[0]} and {said[1]}", mistake=LEFT_TWICE, seq=found[1].seq)
-    if [handler for handler, name, seq in _told(evidence) if name == "rare_shared" and seq > found[1].seq] != ["rare_entry", "rare_return"]:
-        return Finding("two CPUs unregistered one user, and another user had its slot when the second was refused. Then rare_shared was called; the other user must be "
-                       "called at its entry and at its return, once each", mistake=LEFT_TWICE, seq=found[1].seq)
+        return Finding(
+            "two CPUs unregistered one user; one of them was held before it got ftrace_lock, until "
+            "the other had done so and had registered another user. "
+            f"unregister_ftrace_graph must return 0 and then -ENOENT, and returned {said[0]} and "
+            f"{said[1]}",
+            mistake=LEFT_TWICE, seq=found[1].seq)
+    if [
+            handler for handler, name, seq in _told(evidence)
+            if name == "rare_shared" and seq > found[1].seq
+    ] != ["rare_entry", "rare_return"]:
+        return Finding(
+            "two CPUs unregistered one user, and another user had its slot when the second was "
+            "refused. Then rare_shared was called; the other user must be "
+            "called at its entry and at its return, once each", mistake=LEFT_TWICE,
+            seq=found[1].seq)
     return None
 
 
 def sizes(evidence: Evidence) -> Finding | None:
-    """Lab 6: entry data have the requested size, rounded up to whole words; or the request is refused."""
+    """Lab 6: entry data have the requested size, rounded up to whole words; or the request is
+    refused."""
     for r in (r for r in evidence.truth.rare if r.addr == evidence.kernel.symbol("rare_data")):
         asked, reserved, found, size = r.v
         asked -= (asked >> 63) << 64
         want = -(-asked // 8) * 8 if 0 < asked <= MOST_DATA else 0
         if not want and (reserved or found):
-            return Finding(f"a user asked for {asked} bytes of entry data, and got them: only 1 to {MOST_DATA} bytes can be reserved", mistake=WRONG_SIZE, seq=r.seq)
+            return Finding(
+                f"a user asked for {asked} bytes of entry data, and got them: only 1 to "
+                f"{MOST_DATA} bytes can be reserved",
+                mistake=WRONG_SIZE, seq=r.seq)
         if want and (not reserved or reserved != found or size != want):
-            return Finding(f"a user reserved {asked} bytes of entry data at {reserved:#x}; at the return it found {size} bytes at {found:#x}, and must find {want} (whole words) at {reserved:#x}",
-                           mistake=WRONG_SIZE, seq=r.seq)
+            return Finding(
+                f"a user reserved {asked} bytes of entry data at {reserved:#x}; at the return it "
+                f"found {size} bytes at {found:#x}, and must find {want} (whole words) at "
+                f"{reserved:#x}",
+                mistake=WRONG_SIZE, seq=r.seq)
     return None
 
 
 def room(evidence: Evidence) -> Finding | None:
-    """Lab 6: entry data are reserved as long as they fit, to the last word. A request that does not fit is counted."""
+    """Lab 6: entry data are reserved as long as they fit, to the last word. A request that does not
+    fit is counted."""
     for r in (r for r in evidence.truth.rare if r.addr == evidence.kernel.symbol("rare_room")):
         asked, left, reserved, counted = r.v
-        fits, what = asked + 8 <= left, f"a user asked for {asked} bytes of entry data, which take {asked + 8}, and the shadow stack had {left} bytes left"
+        fits, what = (
+            asked + 8 <= left,
+            f"a user asked for {asked} bytes of entry data, which take {asked + 8}, and the shadow "
+            f"stack had {left} bytes left"
+        )
         if bool(reserved) != fits:
             return Finding(f"{what}: {'it did not get them' if fits else 'it got them'}", seq=r.seq)
         if counted != (not fits):
-            return Finding(f"{what}: overrun must {'not grow' if fits else 'grow by 1'}, and grew by {counted}", seq=r.seq)
+            return Finding(
+                f"{what}: overrun must {'not grow' if fits else 'grow by 1'}, and grew by {counted}",
+                seq=r.seq)
     return None

@@ -1,7 +1,8 @@
 """Makes ELF files that no compiler makes, and runs the student's recordmcount on them.
 
-One file is for HOOK=entry: its call sites come in a random order, whereas -pg's are found in the order of their addresses.
-The other is for HOOK=mcount: it has calls of _mcount, and words that are almost such a call.
+One file is for HOOK=entry: its call sites come in a random order, whereas -pg's are found in the
+order of their addresses. The other is for HOOK=mcount: it has calls of _mcount, and words that are
+almost such a call.
 """
 
 from __future__ import annotations
@@ -22,7 +23,8 @@ from grading.elf.elf import KERNEL_BASE
 from qemu.isa import ISAS
 from qemu.machine import ROOT, WITH_US
 
-MKRECORDS = ROOT / "kern/ftrace/tools/mkrecords.py"  # it runs the tool as the build does, in a sandbox, and checks its output
+# it runs the tool as the build does, in a sandbox, and checks its output
+MKRECORDS = ROOT / "kern/ftrace/tools/mkrecords.py"
 PROGBITS, SYMTAB, STRTAB = 1, 2, 3
 
 
@@ -32,7 +34,8 @@ def entries(seed: int, count: int = 200) -> list[int]:
 
 
 def entry_elf(arch: str, offsets: list[int]) -> bytes:
-    """The ELF file of a linked kernel for HOOK=entry, whose __patchable_function_entries has these offsets, in this order."""
+    """The ELF file of a linked kernel for HOOK=entry, whose __patchable_function_entries has these
+    offsets, in this order."""
     return elf(arch, [ISAS[arch].nop] * (max(offsets) // 4 + 4), entries=offsets)
 
 
@@ -43,8 +46,10 @@ class Calls:
     words: list[int]
     mcount: int  # offset of _mcount
     sites: list[int] = field(default_factory=list)  # offset of each call's last word
-    decoys: dict[int, str] = field(default_factory=dict)  # offset of each decoy's last word -> what the decoy is
-    beside: dict[int, int] = field(default_factory=dict)  # decoys that are calls -> the distance of their target from _mcount
+    # offset of each decoy's last word -> what the decoy is
+    decoys: dict[int, str] = field(default_factory=dict)
+    # decoys that are calls -> the distance of their target from _mcount
+    beside: dict[int, int] = field(default_factory=dict)
 
     def elf(self, arch: str) -> bytes:
         return elf(arch, self.words, {"_mcount": self.mcount})
@@ -53,7 +58,10 @@ class Calls:
 def calls(arch: str, seed: int, count: int = 60) -> Calls:
     rng, slot, slots, isa = random.Random(seed), 4, 1 << 12, ISAS[arch]
     made = Calls([isa.nop] * (slot * slots), 4 * slot * rng.randrange(slots // 4, 3 * slots // 4))
-    places = [4 * slot * n for n in rng.sample(range(1, slots - 1), count + 200) if 4 * slot * n != made.mcount]
+    places = [
+        4 * slot * n for n in rng.sample(range(1, slots - 1), count + 200)
+        if 4 * slot * n != made.mcount
+    ]
 
     def put(at: int, words: list[int], decoy: str = "") -> int:
         made.words[at // 4:at // 4 + len(words)] = words
@@ -65,41 +73,55 @@ def calls(arch: str, seed: int, count: int = 60) -> Calls:
         return last
 
     length = len(isa.mcount_words(0, 0))
-    for at in [0, 4 * (len(made.words) - length), *(places.pop() for _ in range(count))]:  # also the first and last words of .text
+    # also the first and last words of .text
+    for at in [0, 4 * (len(made.words) - length), *(places.pop() for _ in range(count))]:
         put(at, isa.mcount_words(at, made.mcount))
     for what, bits in isa.almost_mcount():
         at = places.pop()
-        put(at, [word ^ other for word, other in zip(isa.mcount_words(at, made.mcount), bits)], what)
+        put(at, [word ^ other for word, other in zip(isa.mcount_words(at, made.mcount), bits)],
+            what)
     for by in (-4096, -8, -4, 4, 8, 4096):
         at = places.pop()
-        made.beside[put(at, isa.mcount_words(at, made.mcount + by), f"a call to _mcount{by:+d}")] = by
+        made.beside[put(at, isa.mcount_words(at, made.mcount + by),
+                        f"a call to _mcount{by:+d}")] = by
     if isa.pair:
         for start in (0, 4):  # the word from which the offset is counted
             at = places.pop()
             first, second = isa.mcount_words(at + start, made.mcount)
-            put(at, [first, isa.nop, second], "an auipc ra and a jalr ra, lo(ra), with an instruction between")
+            put(at, [first, isa.nop, second],
+                "an auipc ra and a jalr ra, lo(ra), with an instruction between")
     made.sites.sort()
     return made
 
 
-def elf(arch: str, words: list[int], others: dict[str, int] | None = None, entries: Sequence[int] = ()) -> bytes:
-    """The ELF file of a linked kernel with this text, the usual symbols and `others` at these offsets, and patchable entries at `entries`."""
+def elf(arch: str, words: list[int], others: dict[str, int] | None = None,
+        entries: Sequence[int] = ()) -> bytes:
+    """The ELF file of a linked kernel with this text, the usual symbols and `others` at these
+    offsets, and patchable entries at `entries`."""
     text = struct.pack(f"<{len(words)}I", *words)
     symbols, strings = bytes(24), b"\0"
-    for name, value in {"_text": 0, "__ftrace_text_start": 0, "__ftrace_text_end": 4, "_etext": len(text), **(others or {})}.items():
+    for name, value in {
+            "_text": 0, "__ftrace_text_start": 0, "__ftrace_text_end": 4, "_etext": len(text),
+            **(others or {})
+    }.items():
         symbols += struct.pack("<IBBHQQ", len(strings), 0x10, 0, 1, KERNEL_BASE + value, 0)
         strings += name.encode() + b"\0"
     names = b"\0.text\0__patchable_function_entries\0.symtab\0.strtab\0.shstrtab\0"
-    sections = [(".text", PROGBITS, 6, KERNEL_BASE, text), ("__patchable_function_entries", PROGBITS, 2, 0, struct.pack(f"<{len(entries)}Q", *(KERNEL_BASE + at for at in entries))),
-                (".symtab", SYMTAB, 0, 0, symbols), (".strtab", STRTAB, 0, 0, strings), (".shstrtab", STRTAB, 0, 0, names)]
+    sections = [(".text", PROGBITS, 6, KERNEL_BASE, text),
+                ("__patchable_function_entries", PROGBITS, 2, 0,
+                 struct.pack(f"<{len(entries)}Q", *(KERNEL_BASE + at for at in entries))),
+                (".symtab", SYMTAB, 0, 0, symbols), (".strtab", STRTAB, 0, 0, strings),
+                (".shstrtab", STRTAB, 0, 0, names)]
     body, headers = b"", bytes(64)
     for title, kind, flags, address, data in sections:
         at = names.index(b"\0" + title.encode() + b"\0") + 1
         link, info, size = (4, 1, 24) if kind == SYMTAB else (0, 0, 0)
-        headers += struct.pack("<IIQQQQIIQQ", at, kind, flags, address, 64 + len(body), len(data), link, info, 8, size)
+        headers += struct.pack("<IIQQQQIIQQ", at, kind, flags, address, 64 + len(body), len(data),
+                               link, info, 8, size)
         body += data + bytes(-len(data) % 8)
-    header = struct.pack("<16sHHIQQQIHHHHHH", b"\x7fELF\2\1\1", 2, ENUM_E_MACHINE[ISAS[arch].elf_machine], 1, KERNEL_BASE, 0, 64 + len(body), 0, 64, 56, 0,
-                         64, 1 + len(sections), len(sections))
+    header = struct.pack("<16sHHIQQQIHHHHHH", b"\x7fELF\2\1\1", 2,
+                         ENUM_E_MACHINE[ISAS[arch].elf_machine], 1, KERNEL_BASE, 0, 64 + len(body),
+                         0, 64, 56, 0, 64, 1 + len(sections), len(sections))
     return header + body + headers
 
 
@@ -109,10 +131,16 @@ def by_hand(tool: Path, kernel: Path) -> str:
 
 
 def table(tool: Path, kernel: bytes, file: Path) -> tuple[list[int], str]:
-    """The offsets in the table that the tool writes for this kernel, and its error message or ''. The file and the table are kept."""
+    """The offsets in the table that the tool writes for this kernel, and its error message or ''.
+    The file and the table are kept."""
     file.write_bytes(kernel)
-    done = subprocess.run([*WITH_US, sys.executable, MKRECORDS, tool, file], capture_output=True, text=True, check=False)
+    done = subprocess.run([*WITH_US, sys.executable, MKRECORDS, tool, file], capture_output=True,
+                          text=True, check=False)
     file.with_suffix(".S").write_text(done.stdout)
     lines = done.stdout.partition("ftrace_records:")[2].partition(".section")[0].splitlines()
-    found = [int(line.split()[1], 0) & 0xFFFFFFFF for line in lines if line.strip().startswith(".quad 0x")]
-    return found, done.stderr.strip() or (f"it ended with status {done.returncode}" if done.returncode else "")
+    found = [
+        int(line.split()[1], 0) & 0xFFFFFFFF for line in lines
+        if line.strip().startswith(".quad 0x")
+    ]
+    return found, done.stderr.strip() or (f"it ended with status {done.returncode}"
+                                          if done.returncode else "")

@@ -1,7 +1,8 @@
-"""Checks that the tracer preserves registers and passes the right arguments, at every executed call site.
+"""Checks that the tracer preserves registers and passes the right arguments, at every executed call
+site.
 
-The observer reads all registers at the site and again where the function continues. At each callback it reads the
-arguments, the frame records and struct ftrace_regs.
+The observer reads all registers at the site and again where the function continues. At each
+callback it reads the arguments, the frame records and struct ftrace_regs.
 """
 
 from __future__ import annotations
@@ -12,7 +13,8 @@ from grading.machine.observer import Record
 from grading.truth.truth import Call
 from qemu.isa import Isa
 
-PATTERN = 0x5CA1AB1E  # the upper half of the values that kern/apps/registers.c and entry.c put into every register
+# the upper half of the values that kern/apps/registers.c and entry.c put into every register
+PATTERN = 0x5CA1AB1E
 
 
 def mistake_of(isa: Isa, number: int) -> str:
@@ -24,7 +26,8 @@ def mistake_of(isa: Isa, number: int) -> str:
         return "reserved-register-touched"
     if number == isa.link:
         return "return-address-lost"
-    return "argument-clobbered" if number in (*isa.arguments, isa.static_chain) else "saved-register-lost" if number < 32 else ""
+    return "argument-clobbered" if number in (
+        *isa.arguments, isa.static_chain) else "saved-register-lost" if number < 32 else ""
 
 
 def where(evidence: Evidence, address: int) -> str:
@@ -35,22 +38,30 @@ def where(evidence: Evidence, address: int) -> str:
 
 
 def registers_kept(evidence: Evidence) -> Finding | None:
-    """Every call, traced or not, preserves the registers that it must preserve, and continues after its site."""
+    """Every call, traced or not, preserves the registers that it must preserve, and continues after
+    its site."""
     if evidence.truth.below:
         return below_sp(evidence)
     for call in evidence.truth.calls:
         finding = kept(evidence, call) or went_on(evidence, call)
         if finding:
             return finding
-    return None if any(call.landed for call in evidence.truth.calls if call.callbacks) else Finding("no traced call reached the callback and returned to its call site")
+    return None if any(call.landed for call in evidence.truth.calls if call.callbacks) else Finding(
+        "no traced call reached the callback and returned to its call site")
 
 
 def below_sp(evidence: Evidence) -> Finding | None:
-    """A finding if the tracer used memory below sp, or had an unaligned sp: an interrupt may come at any instruction."""
+    """A finding if the tracer used memory below sp, or had an unaligned sp: an interrupt may come
+    at any instruction."""
     for r in evidence.truth.below:
-        what, mistake = ("uses memory below sp, which an interrupt may overwrite: lower sp before you store, and raise it after you load",
-                         "stored-below-sp") if r.v[0] % 16 == 0 else (f"ran with sp {r.v[0]:#x}, which is not a multiple of 16", "stack-not-aligned")
-        return Finding(f"{evidence.kernel.name_at(r.addr)} ({evidence.kernel.disassemble(r.addr)}) {what}", seq=r.seq, mistake=mistake if evidence.lab == 1 else "")
+        what, mistake = (
+            "uses memory below sp, which an interrupt may overwrite: lower sp before you store, "
+            "and raise it after you load",
+            "stored-below-sp") if r.v[0] % 16 == 0 else (
+                f"ran with sp {r.v[0]:#x}, which is not a multiple of 16", "stack-not-aligned")
+        return Finding(
+            f"{evidence.kernel.name_at(r.addr)} ({evidence.kernel.disassemble(r.addr)}) {what}",
+            seq=r.seq, mistake=mistake if evidence.lab == 1 else "")
     return None
 
 
@@ -60,36 +71,45 @@ def kept(evidence: Evidence, call: Call, but: int = 0) -> Finding | None:
         return None
     number = max(wrong, key=lambda n: (n in (evidence.isa.sp, evidence.isa.fp), -n))
     when = "was traced" if call.callbacks else "was not traced"
-    return Finding(f"{call.name} {when}, on CPU {call.vcpu}, and after its call site {evidence.isa.names[number]} was not what it had been before",
-                   seq=call.seq, mistake=mistake_of(evidence.isa, number))
+    return Finding(
+        f"{call.name} {when}, on CPU {call.vcpu}, and after its call site "
+        f"{evidence.isa.names[number]} was not what it had been before",
+        seq=call.seq, mistake=mistake_of(evidence.isa, number))
 
 
 def went_on(evidence: Evidence, call: Call) -> Finding | None:
     """A finding if the call did not continue at the instruction after its site."""
     if not call.landed or not call.went_astray:
         return None
-    return Finding(f"{call.name} was called, on CPU {call.vcpu}. It must continue at {where(evidence, call.site.address + 4)}, after its call site, "
-                   f"and continued at {where(evidence, call.landed.addr)}", seq=call.seq)
+    return Finding(
+        f"{call.name} was called, on CPU {call.vcpu}. It must continue at "
+        f"{where(evidence, call.site.address + 4)}, after its call site, "
+        f"and continued at {where(evidence, call.landed.addr)}", seq=call.seq)
 
 
 # ---- a return that is patched ----------------------------------------------------------------
 
 def found_as_left(evidence: Evidence) -> Finding | None:
-    """Labs 5 and 6: a function begins with the register values of its caller, except for the link register."""
+    """Labs 5 and 6: a function begins with the register values of its caller, except for the link
+    register."""
     if evidence.truth.below:
         return below_sp(evidence)
     for call in evidence.truth.calls:
         wrong = evidence.lost(call, 1 << evidence.isa.link)
         if wrong:
-            return Finding(f"{call.name} was called, on CPU {call.vcpu}, and after its call site {evidence.isa.names[wrong[0]]} was not what it had been before",
-                           seq=call.seq)
+            return Finding(
+                f"{call.name} was called, on CPU {call.vcpu}, and after its call site "
+                f"{evidence.isa.names[wrong[0]]} was not what it had been before",
+                seq=call.seq)
     return None
 
 
 def unfinished(evidence: Evidence) -> Call | None:
-    """The last call since the last typed line whose callback ran and that did not continue afterwards."""
+    """The last call since the last typed line whose callback ran and that did not continue
+    afterwards."""
     since = evidence.typed[-1][0] if evidence.typed else 0
-    return next((call for call in reversed(evidence.truth.calls) if call.seq >= since and call.callbacks and not call.landed), None)
+    return next((call for call in reversed(evidence.truth.calls)
+                 if call.seq >= since and call.callbacks and not call.landed), None)
 
 
 def spoilt(evidence: Evidence) -> str:
@@ -100,13 +120,15 @@ def spoilt(evidence: Evidence) -> str:
     if wrong:
         return mistake_of(evidence.isa, max(wrong))
     wrong_call = callback_arguments(evidence)
-    return wrong_call.mistake if wrong_call and wrong_call.mistake == "address-taken-for-the-value" else ""
+    return (wrong_call.mistake
+            if wrong_call and wrong_call.mistake == "address-taken-for-the-value" else "")
 
 
 # ---- the arguments of a callback, with HOOK=mcount ----------------------------------------------
 
 def callback_arguments(evidence: Evidence) -> Finding | None:
-    """Every callback gets the right ip, parent_ip, op and regs, and a frame record by which the stack can be walked."""
+    """Every callback gets the right ip, parent_ip, op and regs, and a frame record by which the
+    stack can be walked."""
     seen = 0
     for call in evidence.truth.calls:
         for r in call.callbacks:
@@ -124,8 +146,10 @@ def lone_callbacks(evidence: Evidence) -> Finding | None:
     """A finding if a callback ran in a context that had not just executed a call site."""
     if not evidence.truth.lone:
         return None
-    return Finding(f"the tracer's callback ran {len(evidence.truth.lone)} times on a stack on which no call site had just been executed",
-                   seq=evidence.truth.lone[-1].seq)
+    return Finding(
+        f"the tracer's callback ran {len(evidence.truth.lone)} times on a stack on which no call "
+        f"site had just been executed",
+        seq=evidence.truth.lone[-1].seq)
 
 
 def _arguments_wrong(evidence: Evidence, call: Call, record: Record) -> Finding | None:
@@ -136,9 +160,11 @@ def _arguments_wrong(evidence: Evidence, call: Call, record: Record) -> Finding 
                        f"{where(evidence, call.site.address)}, the call site",
                        mistake="wrong-call-site-offset")
     if parent != call.parent:
-        return Finding(f"{stub} parent_ip was {where(evidence, parent)}, and not {where(evidence, call.parent)}, the function's return address"
-                       + (": it is the other word of the frame record, the saved frame pointer" if parent == callers else ""),
-                       mistake=_mistake_of_parent(call, parent, callers))
+        return Finding(
+            f"{stub} parent_ip was {where(evidence, parent)}, and not "
+            f"{where(evidence, call.parent)}, the function's return address"
+            + (": it is the other word of the frame record, the saved frame pointer"
+               if parent == callers else ""), mistake=_mistake_of_parent(call, parent, callers))
     if op != record.more[8]:
         return Finding(
             f"{stub} op was {where(evidence, op)}, and not the value of function_trace_op",
@@ -149,7 +175,10 @@ def _arguments_wrong(evidence: Evidence, call: Call, record: Record) -> Finding 
     if regs:
         return Finding(f"{stub} regs was {regs:#x}, and not 0")
     if (below, home) != (call.fp, call.site.address + 4):
-        return Finding(f"{stub} caller made no frame record with the function's frame pointer and the address after the call site: a stack walk from the callback goes wrong")
+        return Finding(
+            f"{stub} caller made no frame record with the function's frame pointer and the address "
+            f"after the call site: a stack walk from the callback goes wrong"
+        )
     return None
 
 

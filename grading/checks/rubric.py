@@ -5,14 +5,17 @@ of each rung, by its name. checks.py also has
 
     SESSION     the class that drives the boots, if not grading.session.session.Session
     MISTAKES    {slug: title}: the mistakes that findings may name
-    SEEN        {rung's name: what must have been observed before the rung is reached} (grading/checks/seen.py)
-    CONSOLE     {rung's name: the check by which it is judged if the console is all of the evidence}; other rungs are then not judged
+    SEEN        {rung's name: what must have been observed before the rung is reached}
+                (grading/checks/seen.py)
+    CONSOLE     {rung's name: the check by which it is judged if the console is all of the
+                evidence}; other rungs are then not judged
     ON_LINE     the class that drives that boot, if not grading.session.line_session.LineSession
     ADVICE      slugs of the handout that no check recognises
     ended(e)    the slug of the mistake that made a boot end early, or ""
     SCHEDULES   the changes that one CPU makes while another CPU calls (grading.stimulus.schedules)
 
-Each slug is a section of the lab's handout. A rubric with halves ([[half]]) has files and rungs in each of them (grading/elf/halves.py).
+Each slug is a section of the lab's handout. A rubric with halves ([[half]]) has files and rungs in
+each of them (grading/elf/halves.py).
 """
 
 from __future__ import annotations
@@ -39,7 +42,10 @@ from grading.stimulus.schedules import SCHEDULES, Change, WhenHeld
 from qemu.machine import ARCHES, ROOT
 
 CPUS = (1, 4)
-LABS = {int(p.parent.name.split("-")[0]): p.parent for p in sorted(ROOT.glob("labs/[0-9]-*/rubric.toml"))}
+LABS = {
+    int(p.parent.name.split("-")[0]): p.parent
+    for p in sorted(ROOT.glob("labs/[0-9]-*/rubric.toml"))
+}
 
 
 @dataclass(frozen=True)
@@ -49,12 +55,16 @@ class Rung:
     promise: str
     check: Check
     seen: tuple[Coverage, ...] = ()  # what must have been observed before it is reached
-    cpus: tuple[int, ...] = (1, 4)  # the boots that judge it: with one CPU, with several; or SCHEDULES
-    needs: tuple[str, ...] = ()  # rungs, besides the first; if one of them is lost, this one is lost too, and not judged
-    follows: tuple[str, ...] = ()  # rungs whose loss explains the loss of this one, which is judged all the same
+    # the boots that judge it: with one CPU, with several; or SCHEDULES
+    cpus: tuple[int, ...] = (1, 4)
+    # rungs, besides the first; if one of them is lost, this one is lost too, and not judged
+    needs: tuple[str, ...] = ()
+    # rungs whose loss explains the loss of this one, which is judged all the same
+    follows: tuple[str, ...] = ()
     built: bool = False  # it is judged by the built files, even if the boot ends early
     stopped: bool = False  # its check also works for a boot that ended early
-    console: Check | None = None  # if the console is all of the evidence; None: it cannot be judged then
+    # if the console is all of the evidence; None: it cannot be judged then
+    console: Check | None = None
 
     def check_of(self, evidence: Evidence) -> Check | None:
         return self.console if evidence.line else self.check
@@ -67,7 +77,8 @@ class Rung:
 
 @dataclass(frozen=True)
 class Half:
-    """A part of a lab that can be graded without the parts after it. A lab without halves has one part, without a name."""
+    """A part of a lab that can be graded without the parts after it. A lab without halves has one
+    part, without a name."""
 
     number: str  # 4.1
     name: str
@@ -99,7 +110,8 @@ class Lab:
         return tuple(rung for half in self.halves for rung in half.rungs)
 
     def judged(self, staff: Collection[str]) -> tuple[Half, ...]:
-        """The halves that are judged if the staff's objects are linked for `staff`: all up to the last half that is the student's own."""
+        """The halves that are judged if the staff's objects are linked for `staff`: all up to the
+        last half that is the student's own."""
         own = [n for n, half in enumerate(self.halves, 1) if half.number not in staff]
         return self.halves[:max(own, default=0)]
 
@@ -122,23 +134,34 @@ def checks_of(number: int) -> ModuleType:
 def lab(number: int) -> Lab:
     rubric, checks = LABS[number] / "rubric.toml", checks_of(number)
     files = halves.files(rubric, ARCHES)
-    parts = [Half(half, entry.get("name", ""), tuple(files[half]), tuple(_rung(r, checks.CHECKS, checks.SEEN, getattr(checks, "CONSOLE", {})) for r in entry["rung"]))
-             for half, entry in halves.halves(rubric).items()]
+    parts = [
+        Half(
+            half, entry.get("name", ""), tuple(files[half]),
+            tuple(
+                _rung(r, checks.CHECKS, checks.SEEN, getattr(checks, "CONSOLE", {}))
+                for r in entry["rung"])) for half, entry in halves.halves(rubric).items()
+    ]
     first = parts[0].rungs[0]
     first = replace(first, check=all_of(as_linked, first.check), seen=(*first.seen, TEXTS))
     parts[0] = replace(parts[0], rungs=(first, *parts[0].rungs[1:]))
-    return Lab(number, LABS[number], tuple(parts),
-                getattr(checks, "SESSION", Session), getattr(checks, "ON_LINE", LineSession), getattr(checks, "MISTAKES", {}), getattr(checks, "ended", lambda e: ""),
-                getattr(checks, "SCHEDULES", ()))
+    return Lab(number, LABS[number], tuple(parts), getattr(checks, "SESSION", Session),
+               getattr(checks, "ON_LINE", LineSession), getattr(checks, "MISTAKES", {}),
+               getattr(checks, "ended", lambda e: ""), getattr(checks, "SCHEDULES", ()))
 
 
-def _rung(entry: dict[str, Any], checks: dict[str, Check], seen: dict[str, tuple[Coverage, ...]], console: dict[str, Check] | None = None) -> Rung:
+def _rung(entry: dict[str, Any], checks: dict[str, Check], seen: dict[str, tuple[Coverage, ...]],
+          console: dict[str, Check] | None = None) -> Rung:
     name, points, promise = (entry.pop(key) for key in ("name", "points", "promise"))
     missing = "CHECKS" if name not in checks else "SEEN" if name not in seen else ""
     if missing:
-        raise ValueError(f"rubric.toml has a rung '{name}', for which {missing} of checks.py has no entry")
-    options: dict[str, Any] = {key: tuple(value) if isinstance(value, list) else value for key, value in entry.items()}
-    return Rung(name, points, promise, checks[name], seen[name], console=(console or {}).get(name), **options)
+        raise ValueError(
+            f"rubric.toml has a rung '{name}', for which {missing} of checks.py has no entry")
+    options: dict[str, Any] = {
+        key: tuple(value) if isinstance(value, list) else value
+        for key, value in entry.items()
+    }
+    return Rung(name, points, promise, checks[name], seen[name], console=(console or {}).get(name),
+                **options)
 
 
 def boots(number: int) -> tuple[int, ...]:
@@ -146,17 +169,23 @@ def boots(number: int) -> tuple[int, ...]:
     return (*CPUS, *([SCHEDULES] if lab(number).schedules else []))
 
 
-def boot(kernel: Kernel, number: int, which: int, seed: int, out: Path, say: Callable[[str], None] = lambda text: None,
-         budget: int = BUDGET, schedule: str = "", again: bool = False, when_held: WhenHeld | None = None) -> Evidence:
-    """Run one boot with the lab's session; its log is written to the folder `out`. `schedule`: play only this schedule; `again`: only those that
-    the seed chooses; `when_held`: called when the CPUs of a schedule are held."""
+def boot(kernel: Kernel, number: int, which: int, seed: int, out: Path,
+         say: Callable[[str], None] = lambda text: None, budget: int = BUDGET, schedule: str = "",
+         again: bool = False, when_held: WhenHeld | None = None) -> Evidence:
+    """Run one boot with the lab's session; its log is written to the folder `out`. `schedule`: play
+    only this schedule; `again`: only those that the seed chooses; `when_held`: called when the CPUs
+    of a schedule are held."""
     graded, name = lab(number), f"{which}cpu" if which else "schedules"
     log = out / f"{kernel.arch}-lab{number}-{name}.log"
     session = graded.session(kernel, number, which, seed, log, say, budget) if which else (
-        ScheduleSession(kernel, number, seed, log, say, budget, graded.schedules, [f for f in graded.files if f.endswith((".c", ".S"))], schedule, again, when_held))
+        ScheduleSession(kernel, number, seed, log, say, budget, graded.schedules,
+                        [f for f in graded.files
+                         if f.endswith((".c", ".S"))], schedule, again, when_held))
     return session.run()
 
 
-def boot_on_line(kernel: Kernel, number: int, seed: int, out: Path, place: Place, say: Callable[[str], None] = lambda text: None) -> Evidence:
+def boot_on_line(kernel: Kernel, number: int, seed: int, out: Path, place: Place,
+                 say: Callable[[str], None] = lambda text: None) -> Evidence:
     """Run one boot on the machine at a serial line."""
-    return lab(number).on_line(kernel, number, seed, out / f"{kernel.arch}-lab{number}-line.log", place, say).run()
+    return lab(number).on_line(kernel, number, seed, out / f"{kernel.arch}-lab{number}-line.log",
+                               place, say).run()

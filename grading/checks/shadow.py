@@ -1,7 +1,9 @@
-"""Labs 5 and 6: checks the shadow stack after each store. An interrupt may come after any store, and must find the stack consistent.
+"""Labs 5 and 6: checks the shadow stack after each store. An interrupt may come after any store,
+and must find the stack consistent.
 
 	push: (1) raise free, (2) fill the frame, (3) set top.  pop: (1) set top back, (2) lower free.
-	data: (1) raise free, (2) fill the first word, (3) raise data_end.  Giving data back: the reverse order.
+	data: (1) raise free, (2) fill the first word, (3) raise data_end.  Giving data back: the reverse
+                                                                     order.
 """
 
 from __future__ import annotations
@@ -29,7 +31,8 @@ class Stack:
     free: int = 0  # 0: not known yet
     signed: bool = True  # lab 6: the first word of entry data says which user owns them
     data: int = 0  # number of times that data_end was raised
-    words: dict[int, int] = field(default_factory=dict)  # address -> value, stored below `free` since that room was taken
+    # address -> value, stored below `free` since that room was taken
+    words: dict[int, int] = field(default_factory=dict)
 
     @property
     def room(self) -> int:
@@ -55,7 +58,8 @@ class Stack:
 
     def _give(self, value: int) -> str:
         if self.top in self.words and value < self.end(self.top):
-            return "free was lowered below the end of the frame at top: lower top, or data_end, first"
+            return ("free was lowered below the end of the frame at top: lower top, or data_end, "
+                    "first")
         self.free = value
         self.words = {at: word for at, word in self.words.items() if at < value}
         return ""
@@ -67,7 +71,9 @@ class Stack:
             return ""
         if value + self.frame[""] > self.free:
             return "top was set to a frame that ends above free: raise free first"
-        missing = [name for name, offset in self.frame.items() if name and value + offset not in self.words]
+        missing = [
+            name for name, offset in self.frame.items() if name and value + offset not in self.words
+        ]
         return f"top was set to a frame whose {missing[0]} had not been stored" if missing else ""
 
     def _fill(self, at: int, value: int) -> str:
@@ -76,7 +82,8 @@ class Stack:
         shown = self.top in self.words and at == self.top + self.frame["data_end"]
         if shown and value > self.free:
             return "data_end was raised above free: raise free first"
-        if self.signed and shown and value > self.end(self.top) and self.end(self.top) not in self.words:
+        if self.signed and shown and value > self.end(self.top) and self.end(
+                self.top) not in self.words:
             return "data_end was raised before the first word of the data was stored"
         self.data += shown and value > self.end(self.top)
         self.words[at] = value
@@ -106,7 +113,10 @@ def whole(evidence: Evidence) -> Finding | None:
         for word in words(r):
             wrong = mine.store(*word.v[:2])
             if wrong:
-                return Finding(f"CPU {r.vcpu}, at {kernel.name_at(r.addr)}: {wrong}. An interrupt at that moment, whose handler calls traced functions, does harm", seq=r.seq,
-                               mistake="stores-out-of-order" if evidence.lab == 5 else "")
+                return Finding(
+                    f"CPU {r.vcpu}, at {kernel.name_at(r.addr)}: {wrong}. An interrupt at that "
+                    f"moment, whose handler calls traced functions, does harm",
+                    seq=r.seq, mistake="stores-out-of-order" if evidence.lab == 5 else "")
     data += sum(s.data for s in stacks.values())
-    return None if data else Finding("no user reserved entry data while the observer recorded stores")
+    return None if data else Finding(
+        "no user reserved entry data while the observer recorded stores")

@@ -1,8 +1,11 @@
-"""Takes a lab's files out of what one student handed in: a folder, a tar, a zip, or a git repository.
+"""Takes a lab's files out of what one student handed in: a folder, a tar, a zip, or a git
+repository.
 
-Only the files that the lab's rubric.toml names are kept, and these as bytes: no name, link or device of an archive reaches the host's file
-system, and nothing that was handed in is run. The files may lie in a folder of any name, together: src/kern/... and src/labs/... . A malformed
-submission (a link in the place of a file, a file twice, a bomb) is refused, with a sentence that says why. Other files are ignored, and listed.
+Only the files that the lab's rubric.toml names are kept, and these as bytes: no name, link or
+device of an archive reaches the host's file system, and nothing that was handed in is run. The
+files may lie in a folder of any name, together: src/kern/... and src/labs/... . A malformed
+submission (a link in the place of a file, a file twice, a bomb) is refused, with a sentence that
+says why. Other files are ignored, and listed.
 """
 
 from __future__ import annotations
@@ -39,7 +42,10 @@ SECONDS, MEMORY = 20, 1 << 30  # of processor time, and bytes, to read one submi
 PATIENCE = 120  # seconds of the clock, for each call of git: the host may be busy
 SHOWN = 20  # names of ignored files
 FILE, FOLDER, OTHER = "file", "folder", "other"
-OF_THE_HOST = {errno.EACCES, errno.EPERM, errno.EIO, errno.ENOSPC, errno.EDQUOT, errno.EMFILE, errno.ENFILE}  # nothing that was handed in causes them
+# nothing that was handed in causes them
+OF_THE_HOST = {
+    errno.EACCES, errno.EPERM, errno.EIO, errno.ENOSPC, errno.EDQUOT, errno.EMFILE, errno.ENFILE
+}
 
 
 @dataclass
@@ -66,7 +72,8 @@ class Member:
 
 def printable(text: str) -> str:
     """A name that may be printed: one line, of limited length."""
-    return "".join(c if c.isprintable() else f"\\x{ord(c):02x}" for c in text[:200]) + ("..." if len(text) > 200 else "")
+    return "".join(c if c.isprintable() else f"\\x{ord(c):02x}"
+                   for c in text[:200]) + ("..." if len(text) > 200 else "")
 
 
 # ---- what the members are ------------------------------------------------------------
@@ -79,8 +86,9 @@ class Unpacking(io.RawIOBase):
         self._file, self._left = file, UNPACKED
         start = file.read(6)
         file.seek(0)
-        self._decoder = (zlib.decompressobj(31) if start[:2] == b"\x1f\x8b" else bz2.BZ2Decompressor() if start[:3] == b"BZh"
-                         else lzma.LZMADecompressor(memlimit=MEMORY // 4) if start == b"\xfd7zXZ\0" else None)
+        self._decoder = (zlib.decompressobj(31) if start[:2] == b"\x1f\x8b" else
+                         bz2.BZ2Decompressor() if start[:3] == b"BZh" else lzma.LZMADecompressor(
+                             memlimit=MEMORY // 4) if start == b"\xfd7zXZ\0" else None)
 
     def read(self, size: int = -1) -> bytes:
         data = b""
@@ -95,8 +103,10 @@ class Unpacking(io.RawIOBase):
         if not self._decoder:
             return self._file.read(size)
         while not self._decoder.eof:
-            waiting = getattr(self._decoder, "unconsumed_tail", b"")  # zlib's; the others keep theirs
-            raw = waiting or (self._file.read(65536) if getattr(self._decoder, "needs_input", True) else b"")
+            # zlib's; the others keep theirs
+            waiting = getattr(self._decoder, "unconsumed_tail", b"")
+            raw = waiting or (self._file.read(65536)
+                              if getattr(self._decoder, "needs_input", True) else b"")
             data = bytes(self._decoder.decompress(raw, size))
             if data or not raw and getattr(self._decoder, "needs_input", True):
                 return data
@@ -112,7 +122,8 @@ def of_tar(file: IO[bytes]) -> Iterator[Member]:
         for member in tar:
             if member.size > UNPACKED:  # tarfile would look for so many bytes
                 raise Refused(f"{printable(member.name)} has {member.size} bytes")
-            kind = FILE if member.isfile() and not member.issparse() else FOLDER if member.isdir() else OTHER
+            kind = FILE if member.isfile() and not member.issparse() else FOLDER if member.isdir(
+            ) else OTHER
             yield Member(member.name, kind, member.size, lambda m=member: tar.extractfile(m).read(LARGEST + 1))  # type: ignore[misc, union-attr]
 
 
@@ -120,7 +131,8 @@ def of_zip(file: IO[bytes]) -> Iterator[Member]:
     with zipfile.ZipFile(file) as archive:
         for info in archive.infolist():
             mode = info.external_attr >> 16
-            kind = FOLDER if info.is_dir() else OTHER if stat.S_IFMT(mode) not in (0, stat.S_IFREG) or info.flag_bits & 1 else FILE
+            kind = FOLDER if info.is_dir() else OTHER if stat.S_IFMT(mode) not in (
+                0, stat.S_IFREG) or info.flag_bits & 1 else FILE
             yield Member(info.filename, kind, info.file_size, lambda i=info: archive.open(i).read(LARGEST + 1))  # type: ignore[misc]
 
 
@@ -142,20 +154,33 @@ def _read(path: str) -> bytes:
 
 
 def git(repository: Path, *words: str) -> bytes:
-    """Run git on a student's repository, in a sandbox and without its configuration, which may name programs."""
-    inside = [repository.resolve() / name for name in ("HEAD", "objects", "refs", "packed-refs", "shallow")]
-    signed = [word for form in ("openpgp", "x509", "ssh") for word in ("-c", f"gpg.{form}.program=/none")]  # a file may ask for a signature at each of its words
-    ended = walls.run(["git", "-c", "safe.directory=*", *signed, f"--git-dir={repository.resolve()}", *words], inside,
-                      walls.Limits(PATIENCE, UNPACKED, MEMORY, processes=512, together=2 * MEMORY), walls.SUBMISSION)
+    """Run git on a student's repository, in a sandbox and without its configuration, which may name
+    programs."""
+    inside = [
+        repository.resolve() / name
+        for name in ("HEAD", "objects", "refs", "packed-refs", "shallow")
+    ]
+    # a file may ask for a signature at each of its words
+    signed = [
+        word for form in ("openpgp", "x509", "ssh") for word in ("-c", f"gpg.{form}.program=/none")
+    ]
+    ended = walls.run(
+        ["git", "-c", "safe.directory=*", *signed, f"--git-dir={repository.resolve()}", *words],
+        inside, walls.Limits(PATIENCE, UNPACKED, MEMORY, processes=512,
+                             together=2 * MEMORY), walls.SUBMISSION)
     if ended.status is None:
         raise Refused(f"git does not come to an end: {ended.over}")
     if ended.status:
-        raise Refused(f"git cannot read it: {printable(ended.errors.decode(errors='replace').strip().split(chr(10))[-1])}")
+        raise Refused(
+            f"git cannot read it: "
+            f"{printable(ended.errors.decode(errors='replace').strip().split(chr(10))[-1])}"
+        )
     return ended.output
 
 
 def plain(repository: Path) -> None:
-    """Raises Refused if git would read something else than files here: it would wait for a pipe's other end."""
+    """Raises Refused if git would read something else than files here: it would wait for a pipe's
+    other end."""
     files = [repository / name for name in ("HEAD", "packed-refs", "shallow")]
     for within in ("refs", "objects/info"):
         for count, (at, folders, names) in enumerate(os.walk(repository / within)):
@@ -163,8 +188,12 @@ def plain(repository: Path) -> None:
             if count > MEMBERS or len(files) > MEMBERS:
                 raise Refused(f"its .git has more than {MEMBERS} references")
     for path in files:
-        if os.path.lexists(path) and not stat.S_ISREG(mode := os.lstat(path).st_mode) and not stat.S_ISDIR(mode):
-            raise Refused(f"{printable(str(path.relative_to(repository.parent)))} is neither a file nor a folder")
+        if os.path.lexists(path) and not stat.S_ISREG(
+                mode := os.lstat(path).st_mode) and not stat.S_ISDIR(mode):
+            raise Refused(
+                f"{printable(str(path.relative_to(repository.parent)))} is neither a file nor a "
+                f"folder"
+            )
 
 
 def commit_of(repository: Path, tag: str, before: str) -> str:
@@ -194,15 +223,20 @@ def take(members: Iterator[Member], wanted: tuple[str, ...]) -> Taken:
         if count > MEMBERS:
             raise Refused(f"it has more than {MEMBERS} files and folders")
         at = parts(member.path)
-        if member.kind != FOLDER and ".." not in at and not member.path.startswith("/") and any(at[-len(name):] == name for name in names.values()):
+        if member.kind != FOLDER and ".." not in at and not member.path.startswith("/") and any(
+                at[-len(name):] == name for name in names.values()):
             if len(found) == CANDIDATES:
-                raise Refused(f"it has more than {CANDIDATES} files of the names that the lab asks for")
-            found.append((at, member, member.read() if member.kind == FILE and member.size <= LARGEST else b""))
+                raise Refused(
+                    f"it has more than {CANDIDATES} files of the names that the lab asks for")
+            found.append((at, member,
+                          member.read() if member.kind == FILE and member.size <= LARGEST else b""))
         elif member.kind != FOLDER:
             taken.ignored_count += 1
             if len(taken.ignored) < SHOWN:
                 taken.ignored.append(printable(member.path))
-    chosen = _folder([at[:-len(name)] for at, _, _ in found for name in names.values() if at[-len(name):] == name])
+    chosen = _folder([
+        at[:-len(name)] for at, _, _ in found for name in names.values() if at[-len(name):] == name
+    ])
     for name, ends in names.items():
         here = [(member, data) for at, member, data in found if at == [*chosen, *ends]]
         if here:
@@ -221,7 +255,8 @@ def _folder(folders: list[list[str]]) -> list[str]:
     uppermost = [folder for folder in folders if len(folder) == min(map(len, folders))]
     different = sorted({"/".join(folder) for folder in uppermost})
     if len(different) > 1:
-        raise Refused(f"the lab's files are in several folders: {', '.join(map(printable, different[:5]))}")
+        raise Refused(
+            f"the lab's files are in several folders: {', '.join(map(printable, different[:5]))}")
     return uppermost[0] if uppermost else []
 
 
@@ -245,14 +280,18 @@ def _checked(name: str, here: list[tuple[Member, bytes]]) -> bytes:
 def archive(path: Path) -> bool:
     """Is it a tar or a zip, by its name or by its content?"""
     named = re.search(r"\.(tar(\.\w+)?|tgz|tbz2?|txz|zip)$", path.name, re.IGNORECASE)
-    return path.is_file() and not path.is_symlink() and (named is not None or zipfile.is_zipfile(path) or _begins_like_a_tar(path))
+    return path.is_file() and not path.is_symlink() and (named is not None
+                                                         or zipfile.is_zipfile(path)
+                                                         or _begins_like_a_tar(path))
 
 
 def _begins_like_a_tar(path: Path) -> bool:
-    """Has the first member's header the right sum? tarfile.is_tarfile() would read as much as that header says."""
+    """Has the first member's header the right sum? tarfile.is_tarfile() would read as much as that
+    header says."""
     try:
         with path.open("rb") as file:
-            tarfile.TarInfo.frombuf(Unpacking(file).read(tarfile.BLOCKSIZE), "utf-8", "surrogateescape")
+            tarfile.TarInfo.frombuf(
+                Unpacking(file).read(tarfile.BLOCKSIZE), "utf-8", "surrogateescape")
         return True
     except Exception:  # pylint: disable=broad-except  # a malformed file may raise anything
         return False
@@ -261,15 +300,18 @@ def _begins_like_a_tar(path: Path) -> bool:
 def bare(path: Path) -> bool:
     """Is it a repository without a working tree? A link may lead to another student's."""
     head, *folders = whole = [path / name for name in ("HEAD", "objects", "refs")]
-    return head.is_file() and all(folder.is_dir() for folder in folders) and not any(part.is_symlink() for part in whole)
+    return head.is_file() and all(folder.is_dir()
+                                  for folder in folders) and not any(part.is_symlink()
+                                                                     for part in whole)
 
 
 def read(path: Path, wanted: tuple[str, ...], tag: str = "", before: str = "") -> Taken:
-    """Take the wanted files out of a folder, an archive or a repository. If a folder has none of them, but one archive, they are taken out of that archive.
-    Raises Refused."""
+    """Take the wanted files out of a folder, an archive or a repository. If a folder has none of
+    them, but one archive, they are taken out of that archive. Raises Refused."""
     if path.is_symlink():
         raise Refused("it is a link")
-    within = (path / ".git").is_dir() and not (path / ".git").is_symlink()  # a link may lead to another student's
+    # a link may lead to another student's
+    within = (path / ".git").is_dir() and not (path / ".git").is_symlink()
     if within or bare(path):
         repository = path / ".git" if within else path
         plain(repository)
@@ -294,14 +336,16 @@ def read(path: Path, wanted: tuple[str, ...], tag: str = "", before: str = "") -
 # ---- in a process of its own -----------------------------------------------------------
 
 def taken(path: Path, wanted: tuple[str, ...], tag: str = "", before: str = "") -> Taken:
-    """read() in a process of its own, with limits, so that a hostile archive can harm only the reading of this submission. What cannot be read is refused in the
-    result. Raises NoWalls if this machine is at fault."""
+    """read() in a process of its own, with limits, so that a hostile archive can harm only the
+    reading of this submission. What cannot be read is refused in the result. Raises NoWalls if this
+    machine is at fault."""
     ours, theirs = os.pipe()
     child = os.fork()
     if not child:
         try:
             os.close(ours)
-            resource.setrlimit(resource.RLIMIT_CPU, (SECONDS, SECONDS + 5))  # it ends by SIGXCPU; so SIGKILL comes from the host
+            # it ends by SIGXCPU; so SIGKILL comes from the host
+            resource.setrlimit(resource.RLIMIT_CPU, (SECONDS, SECONDS + 5))
             resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
             resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
             with open(theirs, "w", encoding="utf-8") as pipe:
@@ -316,11 +360,16 @@ def taken(path: Path, wanted: tuple[str, ...], tag: str = "", before: str = "") 
     with open(ours, encoding="utf-8") as pipe:
         answer = pipe.read()
     if os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == -signal.SIGKILL:
-        raise NoWalls(f"the process that read {printable(str(path))} was killed: has this machine too little memory?")
+        raise NoWalls(
+            f"the process that read {printable(str(path))} was killed: has this machine too little "
+            f"memory?"
+        )
     try:
         found = json.loads(answer)
     except ValueError:
-        return Taken(missing=list(wanted), refused=f"reading it takes more than {SECONDS} seconds of a processor or {MEMORY >> 20} MiB")
+        return Taken(
+            missing=list(wanted), refused=
+            f"reading it takes more than {SECONDS} seconds of a processor or {MEMORY >> 20} MiB")
     if "no walls" in found:
         raise NoWalls(found["no walls"])
     found["files"] = {name: base64.b64decode(data) for name, data in found["files"].items()}
@@ -336,7 +385,11 @@ def _read_or_refused(path: Path, wanted: tuple[str, ...], tag: str, before: str)
         return Taken(missing=list(wanted), refused=str(why))
     except OSError as why:
         if why.errno in OF_THE_HOST or disk.why(why):
-            raise NoWalls(f"{printable(str(path))} cannot be read on this machine, which is no fault of the student's: {printable(str(why))}") from why
+            raise NoWalls(
+                f"{printable(str(path))} cannot be read on this machine, which is no fault of the "
+                f"student's: {printable(str(why))}"
+            ) from why
         return Taken(missing=list(wanted), refused=f"it cannot be read: {printable(str(why))}")
     except Exception as why:  # pylint: disable=broad-except  # tarfile and zipfile may raise anything for a malformed file
-        return Taken(missing=list(wanted), refused=f"it cannot be read: {printable(str(why) or type(why).__name__)}")
+        return Taken(missing=list(wanted),
+                     refused=f"it cannot be read: {printable(str(why) or type(why).__name__)}")

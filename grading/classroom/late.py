@@ -1,10 +1,12 @@
-"""What lateness costs, computed after the grades. It changes no result, so another policy or deadline grades nothing again.
+"""What lateness costs, computed after the grades. It changes no result, so another policy or
+deadline grades nothing again.
 
     LATE='10%/day, at most 50%, after 15 minutes' DEADLINE='2030-02-01 23:59'
 
-takes 10 % of the possible points off for each day that has begun since the deadline, and at most 50 %; a submission of the first 15 minutes is not late.
-The three parts may have any order. Units are minute, hour, day and week. A deadline without a time zone is in that of this machine; a date alone is the
-end of that day.
+takes 10 % of the possible points off for each day that has begun since the deadline, and at most 50
+%; a submission of the first 15 minutes is not late. The three parts may have any order. Units are
+minute, hour, day and week. A deadline without a time zone is in that of this machine; a date alone
+is the end of that day.
 """
 
 from __future__ import annotations
@@ -20,8 +22,13 @@ from pathlib import Path
 from grading.classroom.intake import Taken
 from grading.classroom.layouts import Submission
 
-UNITS = {"minute": timedelta(minutes=1), "hour": timedelta(hours=1), "day": timedelta(days=1), "week": timedelta(weeks=1)}
-PARTS = (re.compile(r"(?P<percent>\d+(\.\d+)?)\s*%\s*/\s*(?P<unit>\w+)"), re.compile(r"at most (?P<most>\d+(\.\d+)?)\s*%"), re.compile(r"after (?P<grace>\d{1,5}) (?P<of>\w+?)s?"))
+UNITS = {
+    "minute": timedelta(minutes=1), "hour": timedelta(hours=1), "day": timedelta(days=1),
+    "week": timedelta(weeks=1)
+}
+PARTS = (re.compile(r"(?P<percent>\d+(\.\d+)?)\s*%\s*/\s*(?P<unit>\w+)"),
+         re.compile(r"at most (?P<most>\d+(\.\d+)?)\s*%"),
+         re.compile(r"after (?P<grace>\d{1,5}) (?P<of>\w+?)s?"))
 
 
 @dataclass(frozen=True)
@@ -53,7 +60,9 @@ def policy(text: str) -> Policy:
     unit, of = UNITS.get(said.get("unit", "")), UNITS.get(said.get("of", "day"))
     if max(percent, most) > 100 or not unit or not of:
         raise ValueError(text)
-    return Policy(percent, unit, most, int(said.get("grace", 0)) * of, ", ".join(part.strip() for part in text.split(",")))
+    return Policy(percent, unit, most,
+                  int(said.get("grace", 0)) * of,
+                  ", ".join(part.strip() for part in text.split(",")))
 
 
 def moment(text: str) -> datetime:
@@ -71,20 +80,24 @@ def until(text: str) -> datetime:
 
 
 def submitted(submission: Submission, taken: Taken) -> tuple[datetime | None, str]:
-    """When it was handed in, and what says so: the learning platform, the commit, or the newest of the files. Nothing says it if there is no file."""
+    """When it was handed in, and what says so: the learning platform, the commit, or the newest of
+    the files. Nothing says it if there is no file."""
     for text, clock in ((submission.submitted, "platform"), (taken.committed, "commit")):
         try:
             return moment(text), clock
         except ValueError:
             pass  # there is none, or a student gave the commit a date that is none
     try:
-        paths = [Path(at, name) for at, _, names in os.walk(submission.path) for name in names] or [submission.path]
+        paths = [Path(at, name) for at, _, names in os.walk(submission.path)
+                 for name in names] or [submission.path]
         times = [found.st_mtime for found in map(os.lstat, paths) if stat.S_ISREG(found.st_mode)]
-    except (OSError, RecursionError):  # a path that is too long, or too deep: intake.py has refused it
+    except (OSError, RecursionError):
+        # a path that is too long, or too deep: intake.py has refused it
         return None, ""
     if not times:
         return None, ""
-    return datetime.fromtimestamp(min(max(0, *times), 2**32)).astimezone(), "file"  # an archive gives its files what times it likes
+    # an archive gives its files what times it likes
+    return datetime.fromtimestamp(min(max(0, *times), 2**32)).astimezone(), "file"
 
 
 @dataclass(frozen=True)
@@ -98,12 +111,16 @@ class Late:
     policy: str = ""
 
 
-def applied(rule: Policy, deadline: datetime, submission: Submission, taken: Taken, points: int | None, possible: int) -> Late:
-    """Where a platform marks late submissions, only these are late, by one unit: the times of their files are those of the download."""
+def applied(rule: Policy, deadline: datetime, submission: Submission, taken: Taken,
+            points: int | None, possible: int) -> Late:
+    """Where a platform marks late submissions, only these are late, by one unit: the times of their
+    files are those of the download."""
     if submission.late is False:
         return Late("", "platform", points)
-    when, clock = (deadline + rule.grace + timedelta(seconds=1), "platform") if submission.late else submitted(submission, taken)
+    when, clock = (deadline + rule.grace + timedelta(seconds=1),
+                   "platform") if submission.late else submitted(submission, taken)
     if not when:
         return Late("", "", points)
-    return Late("" if submission.late else when.isoformat(" ", "seconds"), clock, None if points is None else rule.points(points, possible, when, deadline),
+    return Late("" if submission.late else when.isoformat(" ", "seconds"), clock,
+                None if points is None else rule.points(points, possible, when, deadline),
                 deadline.isoformat(" ", "seconds"), rule.text)

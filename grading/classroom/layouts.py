@@ -1,10 +1,13 @@
 """Finds who handed in what: one folder that an instructor downloaded, or made.
 
     Gradescope         submission_metadata.yml, and submission_12345/ for each student
-    Moodle             NAME_12345_assignsubmission_file_/FILE, or NAME_12345_assignsubmission_file_FILE
+    Moodle             NAME_12345_assignsubmission_file_/FILE, or
+                       NAME_12345_assignsubmission_file_FILE
     Canvas             nameofthestudent[_LATE]_USER_NUMBER_FILE
-    GitHub Classroom   ASSIGNMENT-submissions/ASSIGNMENT-USER/, each a repository: as any folder of repositories
-    any other          a folder, a tar, a zip or a git repository for each student, with the student's name; two of one name are refused
+    GitHub Classroom   ASSIGNMENT-submissions/ASSIGNMENT-USER/, each a repository: as any folder of
+                       repositories
+    any other          a folder, a tar, a zip or a git repository for each student, with the
+                       student's name; two of one name are refused
 """
 
 from __future__ import annotations
@@ -23,7 +26,8 @@ from kern.ftrace.tools.walls import NoWalls
 
 GRADESCOPE, MOODLE, CANVAS = "Gradescope's export", "Moodle's download", "Canvas's download"
 OF_MOODLE = re.compile(r"(?P<name>.+?)_(?P<id>\d+)_assignsubmission_file_?(?P<file>.*)", re.S)
-OF_CANVAS = re.compile(r"(?P<name>[^_]+)(?P<late>_LATE)?_(?P<id>\d+)_(?P<number>\d+)_(?P<file>.+)", re.S)
+OF_CANVAS = re.compile(r"(?P<name>[^_]+)(?P<late>_LATE)?_(?P<id>\d+)_(?P<number>\d+)_(?P<file>.+)",
+                       re.S)
 
 
 @dataclass(frozen=True)
@@ -46,7 +50,8 @@ class Class:
 
 
 def find(folder: Path) -> Class:
-    """What this folder holds. The order is that of the names. An entry whose name begins with a dot is nobody's."""
+    """What this folder holds. The order is that of the names. An entry whose name begins with a dot
+    is nobody's."""
     entries = sorted(folder.iterdir())
     hidden = [printable(path.name) for path in entries if path.name.startswith(".")]
     found = _found(folder, [path for path in entries if not path.name.startswith(".")])
@@ -57,18 +62,30 @@ def _found(folder: Path, entries: list[Path]) -> Class:
     metadata = folder / "submission_metadata.yml"
     if metadata.is_file() and not metadata.is_symlink():
         return _gradescope(entries, metadata)
-    if 2 * sum(bool(OF_CANVAS.fullmatch(path.name)) for path in entries) > len(entries):  # a name that a student chose may look like that
+    # a name that a student chose may look like that
+    if 2 * sum(bool(OF_CANVAS.fullmatch(path.name)) for path in entries) > len(entries):
         return _canvas(entries)
-    if any(OF_MOODLE.fullmatch(path.name) for path in entries):  # after Canvas's: a file there may have such a name
+    # after Canvas's: a file there may have such a name
+    if any(OF_MOODLE.fullmatch(path.name) for path in entries):
         return _moodle(entries)
-    handed_in = [path for path in entries if path.is_dir() and not path.is_symlink() or archive(path)]
+    handed_in = [
+        path for path in entries if path.is_dir() and not path.is_symlink() or archive(path)
+    ]
     of_name: dict[str, list[Path]] = {}
     for path in handed_in:
         of_name.setdefault(_stem(path), []).append(path)
-    twice = {paths[0].name: f"there are {len(paths)} submissions of this name: {', '.join(printable(path.name) for path in paths)}" for paths in of_name.values() if len(paths) > 1}
+    twice = {
+        paths[0].name:
+        f"there are {len(paths)} submissions of this name: "
+        f"{', '.join(printable(path.name) for path in paths)}"
+        for paths in of_name.values() if len(paths) > 1
+    }
     repositories = bool(handed_in) and all(os.path.isdir(path / ".git") for path in handed_in)
-    return _class("a folder of repositories, as GitHub Classroom makes it" if repositories else "a folder, tar, zip or repository a student",
-                  [(name, "", paths[0], None) for name, paths in of_name.items()], [path for path in entries if path not in handed_in], refused=twice)
+    return _class(
+        "a folder of repositories, as GitHub Classroom makes it"
+        if repositories else "a folder, tar, zip or repository a student",
+        [(name, "", paths[0], None) for name, paths in of_name.items()],
+        [path for path in entries if path not in handed_in], refused=twice)
 
 
 def alone(path: Path) -> Class:
@@ -77,24 +94,33 @@ def alone(path: Path) -> Class:
 
 
 def _stem(path: Path) -> str:
-    return path.name if path.is_dir() else re.sub(r"\.(tar(\.\w+)?|tgz|tbz2?|txz|zip)$", "", path.name, flags=re.IGNORECASE)
+    return path.name if path.is_dir() else re.sub(r"\.(tar(\.\w+)?|tgz|tbz2?|txz|zip)$", "",
+                                                  path.name, flags=re.IGNORECASE)
 
 
-def _class(layout: str, found: list[tuple[str, str, Path, bool | None]], ignored: list[Path], times: dict[str, str] | None = None,
-           refused: dict[str, str] | None = None) -> Class:
+def _class(layout: str, found: list[tuple[str, str, Path, bool | None]], ignored: list[Path],
+           times: dict[str, str] | None = None, refused: dict[str, str] | None = None) -> Class:
     """
-    Give every student a folder's name of its own, whatever the names hold. Another student's coming or going does not change it, unless the two are
-    of one name. @times and @refused: by the name of the path.
+    Give every student a folder's name of its own, whatever the names hold. Another student's coming
+    or going does not change it, unless the two are of one name. @times and @refused: by the name of
+    the path.
     """
-    submissions, used, plain = [], set[str](), [re.sub(r"[^A-Za-z0-9._-]+", "-", name).strip("-.")[:60] or "student" for name, *_ in found]
+    submissions, used, plain = [], set[str](), [
+        re.sub(r"[^A-Za-z0-9._-]+", "-", name).strip("-.")[:60] or "student" for name, *_ in found
+    ]
     known = Counter(student.lower() for student in plain)
     for student, (name, ident, path, late) in zip(plain, found):
         if known[student.lower()] > 1 or not name.isascii() or len(name) > 60:
-            student += f"-{ident if ident.isdecimal() else hashlib.sha256(os.fsencode(path.name)).hexdigest()[:8]}"
+            student += (
+                f"-{ident if ident.isdecimal() else hashlib.sha256(os.fsencode(path.name)).hexdigest()[:8]}"
+            )
         while student.lower() in used:  # the name of another folder in IN may end like this
             student += "-2"
         used.add(student.lower())
-        submissions.append(Submission(student, printable(name), ident, path, late, (times or {}).get(path.name, ""), (refused or {}).get(path.name, ""), layout if ident else ""))
+        submissions.append(
+            Submission(student, printable(name), ident, path, late, (times
+                                                                     or {}).get(path.name, ""),
+                       (refused or {}).get(path.name, ""), layout if ident else ""))
     return Class(layout, submissions, [printable(path.name) for path in ignored])
 
 
@@ -112,8 +138,13 @@ def _gradescope(entries: list[Path], metadata: Path) -> Class:
     except (yaml.YAMLError, AttributeError, TypeError) as why:
         said = " ".join(str(why).split())
         raise NoWalls(f"{printable(metadata.name)} is not what Gradescope writes: {said}") from why
-    handed_in = [path for path in entries if re.fullmatch(r"submission_\d+", path.name) and path.is_dir() and not path.is_symlink()]
-    return _class(GRADESCOPE, [(people.get(path.name) or path.name, ids.get(path.name, ""), path, None) for path in handed_in],
+    handed_in = [
+        path for path in entries
+        if re.fullmatch(r"submission_\d+", path.name) and path.is_dir() and not path.is_symlink()
+    ]
+    return _class(GRADESCOPE,
+                  [(people.get(path.name) or path.name, ids.get(path.name, ""), path, None)
+                   for path in handed_in],
                   [path for path in entries if path not in (*handed_in, metadata)], times)
 
 
@@ -139,4 +170,7 @@ def _of_platform(layout: str, entries: list[Path], form: re.Pattern[str]) -> Cla
         kept.append((m["name"], ident, path, bool(m["late"]) if layout == CANVAS else None))
         if (archives := sum(archive(path) for _, path in of)) > 1:
             refused[path.name] = f"it has {archives} archives"
-    return _class(layout, sorted(kept, key=lambda of: of[0]) if layout == CANVAS else kept, [path for path in entries if path not in {k[2] for k in kept}], refused=refused)
+    return _class(layout,
+                  sorted(kept, key=lambda of: of[0]) if layout == CANVAS else kept,
+                  [path for path in entries if path not in {k[2]
+                                                            for k in kept}], refused=refused)

@@ -1,4 +1,5 @@
-"""The pages of a class: index.html for the instructor, and feedback for each student in Markdown and HTML.
+"""The pages of a class: index.html for the instructor, and feedback for each student in Markdown
+and HTML.
 
 Whatever a student wrote or printed is text in them: jinja2 escapes it, and no script but the page's
 own can run, whose digest is in the page's policy (templates/page.html).
@@ -23,8 +24,8 @@ from qemu.machine import ARCHES
 LOG = 12 << 10  # bytes of a console's log that a page shows
 BINS = 10
 TEMPLATES = Path(__file__).parent / "templates"
-PAGES = Environment(loader=FileSystemLoader(TEMPLATES), autoescape=select_autoescape(), undefined=StrictUndefined,
-                    trim_blocks=True, lstrip_blocks=True)
+PAGES = Environment(loader=FileSystemLoader(TEMPLATES), autoescape=select_autoescape(),
+                    undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
 
 
 def page(name: str, **about: Any) -> str:
@@ -48,13 +49,21 @@ def write(out: Path, lab: int, rows: list[Row]) -> None:
 # ---- the instructor's ---------------------------------------------------------------
 
 def instructor(out: Path, lab: int, rows: list[Row]) -> str:
-    lost = Counter(rung["name"] for row in rows for rung in {r["name"]: r for a in row.result["arches"] for r in a["rungs"] if own_loss(r)}.values())
-    lost += Counter(f"all on {arch}: {happened}" for row in rows for arch, happened in row.ungraded.items())
-    named = Counter(page.partition("#")[2] for row in rows for page in {p for a in row.result["arches"] for r in a["rungs"] for p in r["mistakes"]})
+    lost = Counter(
+        rung["name"] for row in rows
+        for rung in {r["name"]: r
+                     for a in row.result["arches"] for r in a["rungs"] if own_loss(r)}.values())
+    lost += Counter(f"all on {arch}: {happened}" for row in rows
+                    for arch, happened in row.ungraded.items())
+    named = Counter(
+        page.partition("#")[2] for row in rows
+        for page in {p
+                     for a in row.result["arches"] for r in a["rungs"] for p in r["mistakes"]})
     bins = histogram(rows)
     said = ", ".join(f"{count} from {n * 10} %" for n, count in enumerate(bins) if count)
-    return page("index.html", lab=lab, rows=rows, states=states(rows), bins=bins, said=said, lost=lost,
-                named=named, ARCHES=list(ARCHES), attempts=attempts, log_of=lambda log: text(out / log, LOG))
+    return page("index.html", lab=lab, rows=rows, states=states(rows), bins=bins, said=said,
+                lost=lost, named=named, ARCHES=list(ARCHES), attempts=attempts,
+                log_of=lambda log: text(out / log, LOG))
 
 
 def attempts(row: Row) -> list[dict[str, Any]]:
@@ -84,21 +93,28 @@ def student(name: str, lab: int, row: Row) -> str:
 
 def total(row: Row) -> str:
     late = f", and {row.final} after the late policy" if row.final != row.points else ""
-    return "no score: the harness failed" if row.points is None else f"{row.points} of {row.result['possible']} points{late}"
+    return ("no score: the harness failed"
+            if row.points is None else f"{row.points} of {row.result['possible']} points{late}")
 
 
 def ungraded(row: Row) -> list[str]:
-    return [f"{arch}: 0 of {row.possible_of_arch}, {happened}" for arch, happened in row.ungraded.items()]
+    return [
+        f"{arch}: 0 of {row.possible_of_arch}, {happened}"
+        for arch, happened in row.ungraded.items()
+    ]
 
 
 def reason(rung: dict[str, Any]) -> str:
     why = next((why for why in rung["why"] if why), "")
     once = " (with one of the seeds)" if len(set(rung["reached"])) > 1 else ""
-    return (why[:400] + once + (f" See {', '.join(rung['mistakes'])}" if rung["mistakes"] else "")) if why else ""
+    return (why[:400] + once +
+            (f" See {', '.join(rung['mistakes'])}" if rung["mistakes"] else "")) if why else ""
 
 
 def fenced(said: str) -> str:
-    """A block of code. Its fence is longer than each fence in the text, which so cannot end the block."""
-    longest = max((len(run) for run in "".join(c if c == "`" else " " for c in said).split()), default=0)
+    """A block of code. Its fence is longer than each fence in the text, which so cannot end the
+    block."""
+    longest = max((len(run) for run in "".join(c if c == "`" else " " for c in said).split()),
+                  default=0)
     fence = "`" * max(3, longest + 1)
     return f"{fence}\n{said.rstrip()}\n{fence}"

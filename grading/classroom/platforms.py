@@ -1,4 +1,5 @@
-"""Writes, from templates/, what a learning platform needs that calls a program for each submission: `make gradescope` and `make classroom`."""
+"""Writes, from templates/, what a learning platform needs that calls a program for each submission:
+`make gradescope` and `make classroom`."""
 
 from __future__ import annotations
 
@@ -21,14 +22,18 @@ TEMPLATES = Path(__file__).with_name("templates")
 
 
 def template(name: str, lab: int, seed: str = "") -> str:
-    return (TEMPLATES / name).read_text().replace("@LAB@", str(lab)).replace("@STAFF@", tree.staff(lab)).replace(" @SEED@", f" --seed {shlex.quote(seed)}" if seed else "")
+    return (TEMPLATES / name).read_text().replace("@LAB@", str(lab)).replace(
+        "@STAFF@", tree.staff(lab)).replace(" @SEED@",
+                                            f" --seed {shlex.quote(seed)}" if seed else "")
 
 
 def gradescope(out: Path, lab: int, seed: str = "") -> None:
-    """Write an autograder into the zip `out`: the two scripts that Gradescope calls, and this tree."""
+    """Write an autograder into the zip `out`: the two scripts that Gradescope calls, and this tree.
+    """
     there = [name for name in tree.known() if os.path.lexists(ROOT / os.fsdecode(name))]
-    packed = subprocess.run(["tar", "-cz", "--owner=0", "--group=0", "--null", "--verbatim-files-from", "--files-from=-"], cwd=ROOT, input=b"\0".join(there),
-                            stdout=subprocess.PIPE, check=True).stdout
+    packed = subprocess.run([
+        "tar", "-cz", "--owner=0", "--group=0", "--null", "--verbatim-files-from", "--files-from=-"
+    ], cwd=ROOT, input=b"\0".join(there), stdout=subprocess.PIPE, check=True).stdout
     made = io.BytesIO()
     with zipfile.ZipFile(made, "w") as archive:
         for name in ("setup.sh", "run_autograder"):
@@ -47,12 +52,19 @@ class NoWorkflow(Exception):
 
 
 def check(out: Path, lab: int) -> None:
-    """Raises NoWorkflow if `out` is no tree of make handout's with this lab, or has another workflow. One repository is one assignment of GitHub Classroom."""
+    """Raises NoWorkflow if `out` is no tree of make handout's with this lab, or has another
+    workflow. One repository is one assignment of GitHub Classroom."""
     if not (out / "labs/staff").is_dir() or not any(out.glob(f"labs/{lab}-*/rubric.toml")):
-        raise NoWorkflow(f"OUT={out} is no tree with lab {lab} that make handout wrote: type  make handout OUT=.. LABS=0-{lab}")
+        raise NoWorkflow(
+            f"OUT={out} is no tree with lab {lab} that make handout wrote: type  make handout "
+            f"OUT=.. LABS=0-{lab}"
+        )
     before = (out / WORKFLOW).read_text() if (out / WORKFLOW).exists() else ""
     if before and before.partition("\n")[0] != template("classroom.yml", lab).partition("\n")[0]:
-        raise NoWorkflow(f"{out / WORKFLOW} is another lab's: write a tree of its own for lab {lab}, with make handout")
+        raise NoWorkflow(
+            f"{out / WORKFLOW} is another lab's: write a tree of its own for lab {lab}, with make "
+            f"handout"
+        )
 
 
 def classroom(out: Path, lab: int) -> Path:
@@ -66,9 +78,12 @@ def classroom(out: Path, lab: int) -> Path:
 def main() -> int:
     parser = argparse.ArgumentParser(prog="grading.classroom.platforms", description=__doc__)
     parser.add_argument("--lab", type=int, required=True, choices=sorted(rubric.LABS))
-    parser.add_argument("--seed", default="", help="the same seeds for all submissions; default: new ones for each")
-    parser.add_argument("--classroom", action="store_true", help="write GitHub Classroom's workflow into the tree OUT, no zip")
-    parser.add_argument("out", type=Path, metavar="OUT", help="the zip to write; with --classroom the tree of make handout")
+    parser.add_argument("--seed", default="",
+                        help="the same seeds for all submissions; default: new ones for each")
+    parser.add_argument("--classroom", action="store_true",
+                        help="write GitHub Classroom's workflow into the tree OUT, no zip")
+    parser.add_argument("out", type=Path, metavar="OUT",
+                        help="the zip to write; with --classroom the tree of make handout")
     options = parser.parse_args()
     is_new = False
     try:
@@ -80,7 +95,10 @@ def main() -> int:
             is_new = not file.tell()
         tree.known()
         gradescope(options.out, options.lab, options.seed)
-        print(f"{options.out}: an autograder for lab {options.lab}. It holds the solutions: do not hand it out.")
+        print(
+            f"{options.out}: an autograder for lab {options.lab}. It holds the solutions: do not "
+            f"hand it out."
+        )
         return 0
     except NoWorkflow as why:
         print(f"classroom: {why}", file=sys.stderr)

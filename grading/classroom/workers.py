@@ -1,12 +1,13 @@
 """Other machines that grade a class's submissions: make grade-class HOSTS='lab1 ann@lab2:2222'.
 
-GNU parallel runs the jobs there over ssh (--sshlogin). A worker gets the lab's tree with this program once, and for each submission one file; it
-gives back one file. It grades only if a grade follows there from the same as here: the same Python, compilers, QEMU and firmware (tree.fittings).
+GNU parallel runs the jobs there over ssh (--sshlogin). A worker gets the lab's tree with this
+program once, and for each submission one file; it gives back one file. It grades only if a grade
+follows there from the same as here: the same Python, compilers, QEMU and firmware (tree.fittings).
 
     python3 -m grading.classroom.workers FOLDER
 
-runs on the worker, in its copy of the tree, before the first job and after the last one: it waits for the end of jobs that still run in FOLDER, empties
-it, and prints what the machine has.
+runs on the worker, in its copy of the tree, before the first job and after the last one: it waits
+for the end of jobs that still run in FOLDER, empties it, and prints what the machine has.
 """
 
 from __future__ import annotations
@@ -55,11 +56,16 @@ class Workers:
 
     def words(self, out: Path) -> list[str]:
         """What follows parallel's own options."""
-        return ["--sshlogin", ",".join(self.logins), "--transferfile", f"{out}/./todo/{{}}.json", "--return", "{}.tar", "--cleanup", "--workdir", f"{FOLDER}/{self.jobs}",
-                "cd", f"../{self.place}", "&&", "exec", "setpriv", "--pdeathsig", "TERM", sys.executable, "-m", "grading.classroom.one", '"$OLDPWD"', "{}", "."]
+        return [
+            "--sshlogin", ",".join(self.logins), "--transferfile", f"{out}/./todo/{{}}.json",
+            "--return", "{}.tar", "--cleanup", "--workdir", f"{FOLDER}/{self.jobs}", "cd",
+            f"../{self.place}", "&&", "exec", "setpriv", "--pdeathsig", "TERM", sys.executable,
+            "-m", "grading.classroom.one", '"$OLDPWD"', "{}", "."
+        ]
 
     def left(self) -> list[str]:
-        """The workers on which something may be left, and why. Of the others the jobs' folders are empty."""
+        """The workers on which something may be left, and why. Of the others the jobs' folders are
+        empty."""
         found = []
         for host, command in self.checks.items():
             try:
@@ -75,28 +81,42 @@ class Workers:
 
 def run(command: list[str], data: str = "") -> str:
     """What a command prints. Raises Refusal with the last line of its messages."""
-    done = subprocess.run(command, input=data, capture_output=True, text=True, errors="replace", check=False, env=tree.CLEAN)
+    done = subprocess.run(command, input=data, capture_output=True, text=True, errors="replace",
+                          check=False, env=tree.CLEAN)
     if done.returncode:
         lines = [line.strip() for line in done.stderr.splitlines() if line.strip()]
-        raise Refusal(intake.printable((lines or [f"{command[0]} ended with status {done.returncode}"])[-1]))
+        raise Refusal(
+            intake.printable((lines or [f"{command[0]} ended with status {done.returncode}"])[-1]))
     return done.stdout
 
 
-def ready(host: str, ssh: str, at: Path, about: dict[str, Any], place: str, jobs: str) -> tuple[str, list[str]]:
-    """Prepare a worker. Returns its name for parallel's --sshlogin, and the command that checks it. Raises Refusal if it cannot grade."""
+def ready(host: str, ssh: str, at: Path, about: dict[str, Any], place: str,
+          jobs: str) -> tuple[str, list[str]]:
+    """Prepare a worker. Returns its name for parallel's --sshlogin, and the command that checks it.
+    Raises Refusal if it cannot grade."""
     named = HOST.fullmatch(host)
     if not named:
         raise Refusal("a host is written  name, user@name or user@name:port")
     login, port = named.groups()
     rsh = [*shlex.split(ssh), *(["-p", port] if port else [])]
     run([*rsh, login, f"mkdir -p {FOLDER}/{place} {FOLDER}/{jobs}"])
-    run(["rsync", "-azR", "--copy-unsafe-links", f"--rsh={shlex.join(rsh)}", f"{at}/./", f"{ROOT}/./grading/classroom", f"{login}:{FOLDER}/{place}/"])
-    check = [*rsh, login, f"cd {FOLDER}/{place} && exec {sys.executable} -m grading.classroom.workers ../{jobs}"]
+    run([
+        "rsync", "-azR", "--copy-unsafe-links", f"--rsh={shlex.join(rsh)}", f"{at}/./",
+        f"{ROOT}/./grading/classroom", f"{login}:{FOLDER}/{place}/"
+    ])
+    check = [
+        *rsh, login,
+        f"cd {FOLDER}/{place} && exec {sys.executable} -m grading.classroom.workers ../{jobs}"
+    ]
     has = json.loads(run(check))
     for name in tree.FITTINGS:
         if has[name] != about[name]:
             here, there = (json.dumps(of) for of in differing(about[name], has[name]))
-            raise Refusal(intake.printable(f"its grades could differ from this machine's: {name} is {there}, and here {here}"))
+            raise Refusal(
+                intake.printable(
+                    f"its grades could differ from this machine's: {name} is {there}, and here "
+                    f"{here}"
+                ))
     return f"{has['processors']}/{host}", check
 
 
@@ -109,7 +129,8 @@ def differing(here: Any, there: Any) -> tuple[Any, Any]:
 
 
 def prepare(hosts: list[str], ssh: str, out: Path, at: Path, about: dict[str, Any]) -> Workers:
-    """Prepare the hosts as workers. Returns those that can grade, and prints of each of the others why it cannot. Raises NoWalls if none can."""
+    """Prepare the hosts as workers. Returns those that can grade, and prints of each of the others
+    why it cannot. Raises NoWalls if none can."""
     if not shutil.which("rsync") or not shutil.which(shlex.split(ssh)[0]):
         raise NoWalls("rsync or ssh is not installed: type make setup")
     ssh = f"{ssh} {SSH}"
@@ -129,8 +150,13 @@ def prepare(hosts: list[str], ssh: str, out: Path, at: Path, about: dict[str, An
             print(f"{intake.printable(host)} grades nothing: {said}", file=sys.stderr, flush=True)
     ready_ones = {host: said for host, said in zip(hosts, found) if not isinstance(said, Refusal)}
     if not ready_ones:
-        raise NoWalls(f"no host can grade. Try:  ssh {intake.printable(hosts[0])}  and see docs/instructors.md, \"On many machines\"")
-    return Workers(ssh, place, jobs, [login for login, _ in ready_ones.values()], {host: check for host, (_, check) in ready_ones.items()})
+        raise NoWalls(
+            f"no host can grade. Try:  ssh {intake.printable(hosts[0])}  and see "
+            f"docs/instructors.md, \"On many machines\""
+        )
+    return Workers(ssh, place, jobs, [login for login, _ in ready_ones.values()],
+                   {host: check
+                    for host, (_, check) in ready_ones.items()})
 
 
 def collect(out: Path) -> None:
@@ -141,7 +167,8 @@ def collect(out: Path) -> None:
             shutil.unpack_archive(path, new)
             one.on_disk(*(new / path.stem).rglob("*"), new / path.stem)
             (out / "graded").mkdir(exist_ok=True)
-            shutil.rmtree(out / "graded" / path.stem, ignore_errors=True)  # of an attempt in which the harness failed
+            # of an attempt in which the harness failed
+            shutil.rmtree(out / "graded" / path.stem, ignore_errors=True)
             (new / path.stem).rename(out / "graded" / path.stem)
         except (shutil.ReadError, tarfile.TarError, EOFError, OSError) as why:
             if disk.why(why):  # the result is whole

@@ -27,9 +27,13 @@ from qemu.machine import ROOT
 if TYPE_CHECKING:
     from grading.elf.module import Module
 
-# A file that uses each structure, and that is in every tree as a source which nobody hands in: its debug information says how the structure is laid out.
-DECLARED = {"ftrace_ops": "kern/apps/op", "ftrace_filter": "kern/apps/op", "fgraph_ops": "kern/apps/frames", "fgraph_single": "kern/apps/rare",
-            "shadow_stack": "kern/apps/frames", "shadow_frame": "kern/apps/frames", "cpu": "kern/base/cpus"}
+# A file that uses each structure, and that is in every tree as a source which nobody hands in: its
+# debug information says how the structure is laid out.
+DECLARED = {
+    "ftrace_ops": "kern/apps/op", "ftrace_filter": "kern/apps/op", "fgraph_ops": "kern/apps/frames",
+    "fgraph_single": "kern/apps/rare", "shadow_stack": "kern/apps/frames",
+    "shadow_frame": "kern/apps/frames", "cpu": "kern/base/cpus"
+}
 
 LAYOUT = (ROOT / "kern/layout.h").read_text()
 # Where the kernel is linked, and where the writable alias of its text is during a batch.
@@ -72,14 +76,18 @@ class Kernel(Elf):
         self._starts = [f.start for f in self.functions]
 
     def symbol(self, name: str) -> int:
-        """The symbol's address; 0 if this stage does not have it. Raises LookupError if the name is not in names.py."""
+        """The symbol's address; 0 if this stage does not have it. Raises LookupError if the name is
+        not in names.py."""
         return self.address_of(listed(name))
 
     def address_of(self, name: str) -> int:
-        """The same of any name, which comes from this kernel, a module or a log. A name that several symbols have is refused: a handed-in file
-        could use it to make the grader take another address."""
+        """The same of any name, which comes from this kernel, a module or a log. A name that
+        several symbols have is refused: a handed-in file could use it to make the grader take
+        another address."""
         if name in self._several:
-            raise Stopped(Verdict.FAIL, f"two symbols of this kernel are called {name}: choose another name for yours")
+            raise Stopped(
+                Verdict.FAIL,
+                f"two symbols of this kernel are called {name}: choose another name for yours")
         return self.symbols.get(name, 0)
 
     @property
@@ -89,7 +97,8 @@ class Kernel(Elf):
     def is_in(self, image: bytes) -> bool:
         """Does this image, which is what a machine boots, have the bytes of this ELF file?"""
         base = min(start for start, _ in self.loaded)
-        return all(image[start - base:start - base + len(data)] == data for start, data in self.loaded)
+        return all(image[start - base:start - base + len(data)] == data
+                   for start, data in self.loaded)
 
     def word(self, address: int) -> int:
         return int.from_bytes(self.read(address, 4), "little")
@@ -119,7 +128,8 @@ class Kernel(Elf):
         )
 
     def place(self, modules: tuple[Module, ...]) -> None:
-        """A boot loads these modules too, each at its address. If two have one address, the sites have the names of the last."""
+        """A boot loads these modules too, each at its address. If two have one address, the sites
+        have the names of the last."""
         self.modules = tuple(dict.fromkeys((*self.modules, *modules)))
         self.__dict__.pop("site_at", None)
 
@@ -131,7 +141,8 @@ class Kernel(Elf):
         if module:
             return next((f for f in module.functions if f.start <= address < f.end), None)
         i = bisect_right(self._starts, address) - 1
-        while i >= 0 and self.functions[i].end <= address and address - self.functions[i].start < 0x10000:
+        while i >= 0 and self.functions[
+                i].end <= address and address - self.functions[i].start < 0x10000:
             i -= 1  # skip a nested or zero-length function
         found = self.functions[i] if i >= 0 else None
         return found if found and found.start <= address < found.end else None
@@ -175,7 +186,8 @@ class Kernel(Elf):
         for address, before, word in zip(range(lo, hi, 4), (0, *words), words):
             called = self.isa.mcount_call(address, before, word)
             if called and called[0] == mcount and called[1]:
-                sites.append(self._site(address, self.isa.nop if self.symbol("ftrace_caller") else word))
+                sites.append(
+                    self._site(address, self.isa.nop if self.symbol("ftrace_caller") else word))
         return sites
 
     def _site(self, address: int, rest: int) -> Site:
@@ -189,38 +201,54 @@ class Kernel(Elf):
 
     @cached_property
     def _placed(self) -> list[tuple[str, str, int, int]]:
-        """From the linker's map: (section, source without its suffix, address, size) of each object's text and debug information. A kernel that was not
-        built here has no map."""
+        """From the linker's map: (section, source without its suffix, address, size) of each
+        object's text and debug information. A kernel that was not built here has no map."""
         linked = self.path.with_suffix(".map")
-        lines = re.findall(r"^ (\.text|\.debug_info)\S*\s+0x(\w+)\s+0x(\w+) build/\w+/[^/\s]+/(\S+)\.o$", linked.read_text() if linked.exists() else "", re.M)
+        lines = re.findall(
+            r"^ (\.text|\.debug_info)\S*\s+0x(\w+)\s+0x(\w+) build/\w+/[^/\s]+/(\S+)\.o$",
+            linked.read_text() if linked.exists() else "", re.M)
         return [(section, name, int(at, 16), int(size, 16)) for section, at, size, name in lines]
 
     def code_of(self, *sources: str) -> list[tuple[int, int]]:
-        """[start, end) of each section of code that was compiled from these files. A function may have a section of its own."""
+        """[start, end) of each section of code that was compiled from these files. A function may
+        have a section of its own."""
         names = {source.rpartition(".")[0] for source in sources}
-        return [(at, at + size) for section, name, at, size in self._placed if section == ".text" and name in names and size]
+        return [(at, at + size) for section, name, at, size in self._placed
+                if section == ".text" and name in names and size]
 
     def code_with(self, address: int) -> list[tuple[int, int]]:
-        """[start, end) of each section of code that was compiled from the same file as this address."""
-        return self.code_of(*(f"{name}.c" for section, name, at, size in self._placed if section == ".text" and at <= address < at + size))
+        """[start, end) of each section of code that was compiled from the same file as this
+        address."""
+        return self.code_of(*(f"{name}.c" for section, name, at, size in self._placed
+                              if section == ".text" and at <= address < at + size))
 
     def members(self, structure: str) -> dict[str, int]:
-        """The offsets of a structure's members, as declared in its file of DECLARED; the key "" has its size."""
+        """The offsets of a structure's members, as declared in its file of DECLARED; the key "" has
+        its size."""
         if structure not in self._members:
             self._members[structure] = self._read_members(structure)
         return self._members[structure]
 
     def _read_members(self, structure: str) -> dict[str, int]:
-        unit = next((at for section, name, at, _ in self._placed if (section, name) == (".debug_info", DECLARED[structure])), None)
+        unit = next((at for section, name, at, _ in self._placed
+                     if (section, name) == (".debug_info", DECLARED[structure])), None)
         if unit is None:
-            raise Stopped(Verdict.HARNESS, f"{DECLARED[structure]}.o has no debug information, which says how struct {structure} is laid out")
+            raise Stopped(
+                Verdict.HARNESS,
+                f"{DECLARED[structure]}.o has no debug information, which says how struct "
+                f"{structure} is laid out"
+            )
         with self.path.open("rb") as file:
             for die in ELFFile(file).get_dwarf_info().get_CU_at(unit).iter_DIEs():
                 attributes = die.attributes
                 name = attributes.get("DW_AT_name")
-                if die.tag == "DW_TAG_structure_type" and name and name.value == structure.encode() and "DW_AT_byte_size" in attributes:
-                    found = {c.attributes["DW_AT_name"].value.decode(): int(c.attributes["DW_AT_data_member_location"].value)
-                             for c in die.iter_children() if "DW_AT_name" in c.attributes}
+                if die.tag == "DW_TAG_structure_type" and name and name.value == structure.encode(
+                ) and "DW_AT_byte_size" in attributes:
+                    found = {
+                        c.attributes["DW_AT_name"].value.decode():
+                        int(c.attributes["DW_AT_data_member_location"].value)
+                        for c in die.iter_children() if "DW_AT_name" in c.attributes
+                    }
                     return {"": int(attributes["DW_AT_byte_size"].value), **found}
         raise ValueError(f"{self.path.name} does not say how struct {structure} is laid out")
 
@@ -235,7 +263,8 @@ class Kernel(Elf):
         return jump[0] if jump else 0
 
     def disassemble(self, address: int, word: int | None = None) -> str:
-        """The instruction at this address, or `word` as if it were there, with the name of the function to which it jumps."""
+        """The instruction at this address, or `word` as if it were there, with the name of the
+        function to which it jumps."""
         module = self.module_at(address)
         word = word if word is not None else module.word(address) if module else self.word(address)
         jump = self.isa.jump(address, word)

@@ -1,4 +1,5 @@
-"""Checks the object of each handed-in file: which names, sections, relocations and instructions it may have.
+"""Checks the object of each handed-in file: which names, sections, relocations and instructions it
+may have.
 
 The harness finds what it watches by the names in the kernel, so a handed-in
 object must not be able to change them. It may define only the names that its
@@ -39,14 +40,20 @@ LARGEST = 256 << 10  # bytes that an object may add to the kernel; the largest s
 LONGEST = 1 << 20  # bytes of its symbol table, and of each section's relocations
 PAGE = 4096
 WRITE, ALLOC, EXECUTE, MERGE, STRINGS = 1, 2, 4, 0x10, 0x20
-# LAID: sections that become part of the kernel: names, flags, type. BESIDE: the other sections that an object may have.
+# LAID: sections that become part of the kernel: names, flags, type. BESIDE: the other sections that
+# an object may have.
 LAID = [(re.compile(r"\.text(\.(?!low\b|irqentry\b)[\w.]+)?"), ALLOC | EXECUTE, "SHT_PROGBITS"),
         (re.compile(r"\.s?rodata(\.[\w.]+)?"), ALLOC, "SHT_PROGBITS"),
         (re.compile(r"\.s?data(\.[\w.]+)?"), ALLOC | WRITE, "SHT_PROGBITS"),
         (re.compile(r"\.s?bss(\.[\w.]+)?"), ALLOC | WRITE, "SHT_NOBITS")]
-BESIDE = {"SHT_NULL": re.compile(""), "SHT_PROGBITS": re.compile(r"\.debug_(?!gdb)\w+|\.comment|\.note\.GNU-stack"), "SHT_SYMTAB": re.compile(r"\.symtab"),
-          "SHT_STRTAB": re.compile(r"\.strtab|\.shstrtab"),
-          **dict.fromkeys(("SHT_RISCV_ATTRIBUTES", "1879048195"), re.compile(r"\.riscv\.attributes"))}  # versions of pyelftools differ
+BESIDE = {
+    "SHT_NULL": re.compile(""),
+    "SHT_PROGBITS": re.compile(r"\.debug_(?!gdb)\w+|\.comment|\.note\.GNU-stack"),
+    "SHT_SYMTAB": re.compile(r"\.symtab"),
+    "SHT_STRTAB": re.compile(r"\.strtab|\.shstrtab"),
+    # versions of pyelftools differ
+    **dict.fromkeys(("SHT_RISCV_ATTRIBUTES", "1879048195"), re.compile(r"\.riscv\.attributes"))
+}
 NAME = re.compile(r"[A-Za-z_$][\w.$]*|")
 MADE = re.compile(r"\.L[\w.$]*( |[\1\2]\d+)?|\$[dx][\w.]*|")  # local names that the assembler makes
 PROGRAMS = "/kern/apps/"
@@ -62,9 +69,12 @@ class Rule:
 
     source: str
     defines: list[str] = field(default_factory=list)
-    refers: list[str] = field(default_factory=list)  # names that it may use although no header declares them
-    tables: list[str] = field(default_factory=list)  # linker-collected sections in which it may have one entry each
-    inside: dict[str, str] = field(default_factory=dict)  # the label of a patched word -> the function that must contain it
+    # names that it may use although no header declares them
+    refers: list[str] = field(default_factory=list)
+    # linker-collected sections in which it may have one entry each
+    tables: list[str] = field(default_factory=list)
+    # the label of a patched word -> the function that must contain it
+    inside: dict[str, str] = field(default_factory=dict)
 
 
 # ---- what is allowed ---------------------------------------------------------------
@@ -74,19 +84,24 @@ def rules(arch: str) -> dict[str, Rule]:
     found = {}
     for rubric in sorted(ROOT.glob("labs/[0-9]-*/rubric.toml")):
         said = tomllib.loads(rubric.read_text())
-        for source in (Path(name) for of_half in halves.files(rubric, (arch,)).values() for name in of_half if name.endswith((".c", ".S"))):
-            found[str(source.with_suffix(".o"))] = Rule(str(source), **said.get("object", {}).get(source.name, {}))
+        for source in (Path(name) for of_half in halves.files(rubric, (arch,)).values()
+                       for name in of_half if name.endswith((".c", ".S"))):
+            found[str(source.with_suffix(".o"))] = Rule(
+                str(source),
+                **said.get("object", {}).get(source.name, {}))
     return found
 
 
 @functools.cache
 def declared() -> frozenset[str]:
     """Every identifier in the kernel's headers, without app.h, which is for programs."""
-    return identifiers(*(path for path in ROOT.glob("kern/**/*.h") if path.name != "app.h" and "tests" not in path.relative_to(ROOT).parts))
+    return identifiers(*(path for path in ROOT.glob("kern/**/*.h")
+                         if path.name != "app.h" and "tests" not in path.relative_to(ROOT).parts))
 
 
 def identifiers(*headers: Path) -> frozenset[str]:
-    text = re.sub(r"/\*.*?\*/|//[^\n]*", "", "".join(path.read_text() for path in headers), flags=re.S)
+    text = re.sub(r"/\*.*?\*/|//[^\n]*", "", "".join(path.read_text() for path in headers),
+                  flags=re.S)
     return frozenset(re.findall(r"[A-Za-z_]\w*", text))
 
 
@@ -100,20 +115,27 @@ class Definition:
 def definitions(arch: str, objects: list[Path]) -> list[Definition]:
     out = subprocess.run([f"{ISAS[arch].cross}nm", "-A", "--defined-only", *objects],
                          capture_output=True, text=True, check=True).stdout
-    found, path = (re.fullmatch(r"(.*):[0-9a-f]{16} (\w) ([A-Za-z_][\w.]*)", line) for line in out.splitlines()), {str(o): o for o in objects}
+    found, path = (re.fullmatch(r"(.*):[0-9a-f]{16} (\w) ([A-Za-z_][\w.]*)", line)
+                   for line in out.splitlines()), {str(o): o
+                                                   for o in objects}
     return [Definition(m[3], m[2].isupper(), path[m[1]]) for m in found if m]
 
 
 def taken(trusted: list[Definition]) -> dict[str, Path]:
-    """Names that no handed-in file may define: the kernel's global names and all names of its programs, except those of the C library."""
+    """Names that no handed-in file may define: the kernel's global names and all names of its
+    programs, except those of the C library."""
     common = identifiers(ROOT / "kern/app.h")
-    return {d.name: d.by for d in trusted if d.name not in common and (d.everywhere or PROGRAMS in str(d.by))}
+    return {
+        d.name: d.by
+        for d in trusted if d.name not in common and (d.everywhere or PROGRAMS in str(d.by))
+    }
 
 
 def forbidden(arch: str, text: bytes, at: int) -> str:
     """The first forbidden instruction of this text, as objdump prints it, or ''."""
     isa = ISAS[arch]
-    for offset, (word,) in zip(range(0, len(text), 4), struct.iter_unpack("<I", text[:len(text) // 4 * 4])):
+    for offset, (word,) in zip(range(0, len(text), 4),
+                               struct.iter_unpack("<I", text[:len(text) // 4 * 4])):
         if is_one_of(word, isa.system) and not is_one_of(word, isa.permitted):
             return f"'{' '.join(disassemble(isa, at + offset, word).split())}'"
     return ""
@@ -133,7 +155,8 @@ class Object:
         self.sections = list(self.elf.iter_sections())
 
     def examine(self) -> None:
-        if (self.elf["e_type"], self.elf["e_machine"]) != ("ET_REL", ISAS[self.arch].elf_machine) or len(self.sections) > 1000:
+        if (self.elf["e_type"], self.elf["e_machine"]) != (
+                "ET_REL", ISAS[self.arch].elf_machine) or len(self.sections) > 1000:
             raise Broken("its object is not one that a compiler makes")
         for section in self.sections:
             self._section(section)
@@ -157,14 +180,20 @@ class Object:
             if section["sh_size"] != 8 or flags != ALLOC:
                 raise Broken(f"section {name} may have only one entry")
         elif flags & ALLOC:
-            if not any(form.fullmatch(name) and (flags & ~(MERGE | STRINGS), kind) == (wanted, of) for form, wanted, of in LAID):
+            if not any(
+                    form.fullmatch(name) and (flags & ~(MERGE | STRINGS), kind) == (wanted, of)
+                    for form, wanted, of in LAID):
                 raise Broken(f"it may not have a section {name!a} with flags {flags:#x}")
         elif not (kind in BESIDE and BESIDE[kind].fullmatch(name)) or flags & ~(MERGE | STRINGS):
             raise Broken(f"it may not have a section {name!a}")
         if section["sh_addralign"] > PAGE:
-            raise Broken(f"section {name} is aligned to {section['sh_addralign']} bytes, and may be aligned to a page at most")
+            raise Broken(
+                f"section {name} is aligned to {section['sh_addralign']} bytes, and may be aligned "
+                f"to a page at most"
+            )
         if flags & EXECUTE and (found := forbidden(self.arch, section.data(), 0)):
-            raise Broken(f"it may not have the instruction {found}: that is for the kernel's own files")
+            raise Broken(
+                f"it may not have the instruction {found}: that is for the kernel's own files")
         return None
 
     def _relocations(self, section: Any) -> None:
@@ -176,41 +205,59 @@ class Object:
         for entry in section.iter_relocations() if target["sh_flags"] & ALLOC else ():
             kind, at = entry["r_info_type"], entry["r_offset"]
             if kind not in ISAS[self.arch].relocations:
-                raise Broken(f"{target.name}+{at:#x} has relocation {kind}, which a handed-in file may not have")
+                raise Broken(
+                    f"{target.name}+{at:#x} has relocation {kind}, which a handed-in file may not "
+                    f"have"
+                )
             if at + 4 > target["sh_size"]:
                 raise Broken(f"{section.name} reaches {at:#x}, outside of its section")
 
     def _symbol(self, symbol: Any) -> None:
         name, kind, bound = symbol.name, symbol["st_info"]["type"], symbol["st_info"]["bind"]
         place = symbol["st_shndx"]
-        if kind == "STT_FILE" or (kind, bound) == ("STT_NOTYPE", "STB_LOCAL") and MADE.fullmatch(name):
-            if not NAME.fullmatch(name) and name != Path(self.rule.source).name and kind == "STT_FILE":
+        if kind == "STT_FILE" or (kind, bound) == ("STT_NOTYPE",
+                                                   "STB_LOCAL") and MADE.fullmatch(name):
+            if not NAME.fullmatch(name) and name != Path(
+                    self.rule.source).name and kind == "STT_FILE":
                 raise Broken(f"its object names {name!a} as its source")
             return
         if not NAME.fullmatch(name):
             raise Broken(f"{name!a} is not a valid name")
-        if kind not in ("STT_NOTYPE", "STT_FUNC", "STT_OBJECT", "STT_SECTION") or bound not in ("STB_LOCAL", "STB_GLOBAL"):
-            raise Broken(f"{name} is {bound.removeprefix('STB_').lower()} and of type {kind.removeprefix('STT_').lower()}: "
-                         "only ordinary functions and variables are allowed")
+        if kind not in ("STT_NOTYPE", "STT_FUNC", "STT_OBJECT",
+                        "STT_SECTION") or bound not in ("STB_LOCAL", "STB_GLOBAL"):
+            raise Broken(
+                f"{name} is {bound.removeprefix('STB_').lower()} and of type "
+                f"{kind.removeprefix('STT_').lower()}: "
+                "only ordinary functions and variables are allowed")
         if place == "SHN_UNDEF":
             self._refers(name)
         elif place == "SHN_ABS":
-            raise Broken(f"{name} is an absolute symbol: use #define for a number, or a name that begins with .L")
+            raise Broken(
+                f"{name} is an absolute symbol: use #define for a number, or a name that begins "
+                f"with .L"
+            )
         elif not isinstance(place, int):
             raise Broken(f"{name} has no place in a section ({place})")
         else:
             self._defines(name, bound == "STB_GLOBAL")
 
     def _refers(self, name: str) -> None:
-        if name and name not in declared() and name not in self.shared and name not in self.rule.refers:
+        if name and name not in declared(
+        ) and name not in self.shared and name not in self.rule.refers:
             raise Broken(f"it refers to {name}, which no header of the kernel declares")
 
     def _defines(self, name: str, everywhere: bool) -> None:
         if everywhere and name not in self.rule.defines:
-            raise Broken(f"it defines {name} for other files, and none of them may use it: make it local (in C: static)")
+            raise Broken(
+                f"it defines {name} for other files, and none of them may use it: make it local "
+                f"(in C: static)"
+            )
         if not everywhere and (name in self.taken or name in self.shared):
             whose = self.taken.get(name)
-            raise Broken(f"{name} is a name of {whose.name if whose else 'another file of the labs'}: choose another name")
+            raise Broken(
+                f"{name} is a name of {whose.name if whose else 'another file of the labs'}: "
+                f"choose another name"
+            )
         if name not in self.rule.defines and self._watched(name):
             raise Broken(f"{name} is a name that the harness looks for: choose another name")
 
@@ -224,8 +271,10 @@ class Object:
         for s in symbols:
             start, end, section = s["st_value"], s["st_value"] + s["st_size"], s["st_shndx"]
             if section >= len(self.sections) or end > self.sections[section]["sh_size"]:
-                raise Broken(f"{s.name or 'a symbol'} is not within its section: {start:#x} to {end:#x}")
-            if s["st_info"]["type"] == "STT_FUNC" and not self.sections[section]["sh_flags"] & EXECUTE:
+                raise Broken(
+                    f"{s.name or 'a symbol'} is not within its section: {start:#x} to {end:#x}")
+            if s["st_info"][
+                    "type"] == "STT_FUNC" and not self.sections[section]["sh_flags"] & EXECUTE:
                 raise Broken(f"{s.name} is a function outside of text")
             if s["st_info"]["type"] in ("STT_FUNC", "STT_OBJECT") and s["st_size"]:
                 sized.append((section, start, end, s.name))
@@ -237,8 +286,9 @@ class Object:
             self._within(where.get(word), where.get(function), word, function)
 
     def _within(self, word: Any, function: Any, name: str, of: str) -> None:
-        if not word or not function or word["st_shndx"] != function["st_shndx"] or word["st_value"] % 4 or not (
-                function["st_value"] <= word["st_value"] < function["st_value"] + function["st_size"]):
+        if not word or not function or word["st_shndx"] != function["st_shndx"] or word[
+                "st_value"] % 4 or not (function["st_value"] <= word["st_value"] <
+                                        function["st_value"] + function["st_size"]):
             raise Broken(f"{name} must be an instruction of {of}")
 
 
@@ -267,7 +317,8 @@ TREE = "tree"  # beside a copy of a kernel: a link to the tree that it was built
 def tree_of(elf: Path) -> Path:
     """The tree that a kernel was built in."""
     link = elf.parent / TREE
-    return link.resolve() if link.is_symlink() else next((p.parent for p in elf.resolve().parents if p.name == "build"), ROOT)
+    return link.resolve() if link.is_symlink() else next(
+        (p.parent for p in elf.resolve().parents if p.name == "build"), ROOT)
 
 
 @functools.cache
@@ -280,15 +331,20 @@ def linked(elf: Path) -> tuple[Path, list[Path]]:
 
 
 def broken(kernel: Kernel) -> str:
-    """refused() for all objects of a kernel. A kernel that was not built here has no map and is not checked."""
-    return refused(kernel.arch, *linked(kernel.path)) or _made_by_the_linker(kernel) if kernel.path.with_suffix(".map").exists() else ""
+    """refused() for all objects of a kernel. A kernel that was not built here has no map and is not
+    checked."""
+    return refused(kernel.arch, *linked(kernel.path)) or _made_by_the_linker(
+        kernel) if kernel.path.with_suffix(".map").exists() else ""
 
 
 def _made_by_the_linker(kernel: Kernel) -> str:
-    """A sentence about a forbidden instruction that no object contains and that a relocation created, or ''."""
+    """A sentence about a forbidden instruction that no object contains and that a relocation
+    created, or ''."""
     known = rules(kernel.arch)
-    for at, size, name in re.findall(r"^ \.text\S*\s+0x(\w+)\s+0x(\w+) build/\w+/[^/\s]+/(\S+\.o)$", kernel.path.with_suffix(".map").read_text(), re.M):
-        if name in known and (found := forbidden(kernel.arch, kernel.read(int(at, 16), int(size, 16)), int(at, 16))):
+    for at, size, name in re.findall(r"^ \.text\S*\s+0x(\w+)\s+0x(\w+) build/\w+/[^/\s]+/(\S+\.o)$",
+                                     kernel.path.with_suffix(".map").read_text(), re.M):
+        if name in known and (found := forbidden(kernel.arch, kernel.read(
+                int(at, 16), int(size, 16)), int(at, 16))):
             return f"{known[name].source}: a relocation makes another instruction into {found}"
     return ""
 

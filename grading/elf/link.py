@@ -1,6 +1,8 @@
-"""Links a module's file as the loader must (kern/loader/): places its sections, and applies the relocations to its text.
+"""Links a module's file as the loader must (kern/loader/): places its sections, and applies the
+relocations to its text.
 
-The numbers and meanings of relocations are those of the RISC-V ELF psABI specification and of ELF for the Arm 64-bit Architecture.
+The numbers and meanings of relocations are those of the RISC-V ELF psABI specification and of ELF
+for the Arm 64-bit Architecture.
 """
 
 from __future__ import annotations
@@ -33,7 +35,8 @@ def up(number: int, to: int) -> int:
 
 
 class Layout:
-    """The loader's three regions: text, constants, data. Each has the sections of its kind in the file's order, but those of one name together."""
+    """The loader's three regions: text, constants, data. Each has the sections of its kind in the
+    file's order, but those of one name together."""
 
     def __init__(self, path: Path, kernel: Kernel) -> None:
         self._kernel, self._name = kernel, path.name
@@ -42,30 +45,39 @@ class Layout:
             self.sections = list(elf.iter_sections())
             self.bytes = [b"" if s["sh_type"] == "SHT_NOBITS" else s.data() for s in self.sections]
             self.symbols = list(elf.get_section_by_name(".symtab").iter_symbols())
-            relas = [Rela(s["sh_info"], r["r_offset"], r["r_info_type"], r["r_info_sym"], r["r_addend"]) for s in self.sections
-                     if s["sh_type"] == "SHT_RELA" for r in s.iter_relocations()]
+            relas = [
+                Rela(s["sh_info"], r["r_offset"], r["r_info_type"], r["r_info_sym"], r["r_addend"])
+                for s in self.sections if s["sh_type"] == "SHT_RELA" for r in s.iter_relocations()
+            ]
         self.place: dict[int, tuple[int, int]] = {}  # by section: its region, and its offset there
         self._size = [0, 0, 0]
         for number in self._loaded():
-            for same in (n for n in self._loaded() if n >= number and n not in self.place and self._key(n) == self._key(number)):
+            for same in (
+                    n for n in self._loaded()
+                    if n >= number and n not in self.place and self._key(n) == self._key(number)):
                 self._add(same)
         self.relas = [r for r in relas if r.section in self.place]
         self._entries = self._numbered(r.symbol for r in self.relas
                                        if r.kind in kernel.isa.by_entry and self._outside(r.symbol))
         self._gots = self._numbered(r.symbol for r in self.relas if r.kind in kernel.isa.got)
         self._entries_at, self._gots_at = up(self._size[TEXT], 4), up(self._size[RODATA], 8)
-        self.text_size = self._entries_at + ENTRY * len(self._entries) if self._entries else self._size[TEXT]
+        self.text_size = self._entries_at + ENTRY * len(
+            self._entries) if self._entries else self._size[TEXT]
 
     @staticmethod
     def _numbered(symbols: Iterator[int]) -> dict[int, int]:
         return {symbol: n for n, symbol in enumerate(dict.fromkeys(symbols))}
 
     def _loaded(self) -> list[int]:
-        return [n for n, s in enumerate(self.sections) if s["sh_flags"] & ALLOC and s["sh_type"] != "SHT_NOTE" and s.name != ".eh_frame"]
+        return [
+            n for n, s in enumerate(self.sections)
+            if s["sh_flags"] & ALLOC and s["sh_type"] != "SHT_NOTE" and s.name != ".eh_frame"
+        ]
 
     def _key(self, number: int) -> tuple[str, int]:
         flags = self.sections[number]["sh_flags"]
-        return self.sections[number].name, TEXT if flags & EXECUTED else DATA if flags & WRITE else RODATA
+        return self.sections[
+            number].name, TEXT if flags & EXECUTED else DATA if flags & WRITE else RODATA
 
     def _add(self, number: int) -> None:
         region, section = self._key(number)[1], self.sections[number]
@@ -77,8 +89,11 @@ class Layout:
 
     def entries(self) -> list[int]:
         """The offsets in text of the functions with a call site, from the compiler's list."""
-        return [self.place[symbol["st_shndx"]][1] + int(symbol["st_value"]) + r.addend for r in self.relas
-                if self.sections[r.section].name == "__patchable_function_entries" for symbol in [self.symbols[r.symbol]]]
+        return [
+            self.place[symbol["st_shndx"]][1] + int(symbol["st_value"]) + r.addend
+            for r in self.relas if self.sections[r.section].name == "__patchable_function_entries"
+            for symbol in [self.symbols[r.symbol]]
+        ]
 
     def linked(self, base: int, end: int) -> bytes:
         """The text, with zeroes up to `end`, where constants begin."""
@@ -93,7 +108,8 @@ class Layout:
         s = self.symbols[symbol]
         where, value = s["st_shndx"], int(s["st_value"])
         if where == "SHN_UNDEF" and not (value := self._kernel.address_of(s.name)):
-            raise Stopped(Verdict.HARNESS, f"{self._name} needs {s.name}, which this kernel does not have")
+            raise Stopped(Verdict.HARNESS,
+                          f"{self._name} needs {s.name}, which this kernel does not have")
         return self.address(where, base, end) + value if where in self.place else value
 
     def entry(self, symbol: int) -> int:
@@ -104,7 +120,10 @@ class Layout:
         return self._gots_at + 8 * self._gots[symbol]
 
     def unknown(self, kind: int) -> Stopped:
-        return Stopped(Verdict.HARNESS, f"{self._name} has a relocation of type {kind}, which grading/elf/link.py does not know")
+        return Stopped(
+            Verdict.HARNESS,
+            f"{self._name} has a relocation of type {kind}, which grading/elf/link.py does not know"
+        )
 
 
 class _Linker:

@@ -1,4 +1,5 @@
-"""The evidence of one graded boot: what was typed, what the kernel printed, and what the processor executed."""
+"""The evidence of one graded boot: what was typed, what the kernel printed, and what the processor
+executed."""
 
 from __future__ import annotations
 
@@ -54,8 +55,11 @@ def during(window: Window, seen: list[Item]) -> list[Item]:
     return between(seen, window.first, window.last)
 
 
-def once(work: Callable[Concatenate[Evidence, Asked], Answer]) -> Callable[Concatenate[Evidence, Asked], Answer]:
-    """A decorator: compute the answer once for each boot and keep it in its Truth, as several rungs need it."""
+def once(
+    work: Callable[Concatenate[Evidence, Asked], Answer]
+) -> Callable[Concatenate[Evidence, Asked], Answer]:
+    """A decorator: compute the answer once for each boot and keep it in its Truth, as several rungs
+    need it."""
     def known(evidence: Evidence, /, *about: Asked.args, **named: Asked.kwargs) -> Answer:
         key = (work, *about, *named.items())
         if key not in evidence.truth.known:
@@ -67,7 +71,8 @@ def once(work: Callable[Concatenate[Evidence, Asked], Answer]) -> Callable[Conca
 
 @dataclass(frozen=True)
 class Filter:
-    """The text for set_ftrace_filter and set_ftrace_notrace, and the names of the functions that it selects."""
+    """The text for set_ftrace_filter and set_ftrace_notrace, and the names of the functions that it
+    selects."""
 
     filter: str
     notrace: str
@@ -114,9 +119,12 @@ class Phase:
     output: str = ""
     trace: FunctionTrace | None = None
     text: bytes = b""  # the kernel's text during the phase
-    files: dict[str, str] = field(default_factory=dict)  # by name: tracefs files that list functions
-    users: list[User] = field(default_factory=list)  # of function_graph; `filter` is then the union of their filters
-    hands: list[HandUser] = field(default_factory=list)  # the users that the shell's `graph` command registered
+    # by name: tracefs files that list functions
+    files: dict[str, str] = field(default_factory=dict)
+    # of function_graph; `filter` is then the union of their filters
+    users: list[User] = field(default_factory=list)
+    # the users that the shell's `graph` command registered
+    hands: list[HandUser] = field(default_factory=list)
     refused: str = ""  # what the shell printed when one user too many was registered
     rewritten: str = ""  # the filter with which all users began, if each of them then wrote its own
 
@@ -126,7 +134,11 @@ class Phase:
 
     def listed(self, file: str) -> list[str]:
         """The functions that the file lists, or the comment that is its only line."""
-        return [line if line[0] == "#" else line.split()[0] for line in self.files.get(file, "").splitlines() if line.strip() and line[0] not in " \t"]
+        return [
+            line if line[0] == "#" else line.split()[0]
+            for line in self.files.get(file, "").splitlines()
+            if line.strip() and line[0] not in " \t"
+        ]
 
     @cached_property
     def returning(self) -> frozenset[str]:
@@ -138,10 +150,13 @@ class Phase:
 
 @dataclass
 class Spoilt:
-    """Lab 3: the harness overwrote a call site in memory: before the function was traced, or (four CPUs) while it was."""
+    """Lab 3: the harness overwrote a call site in memory: before the function was traced, or (four
+    CPUs) while it was."""
 
     site: Site
-    word: int  # the word that was written: an instruction without effect, or (four CPUs) a call of another function
+    # the word that was written: an instruction without effect, or (four CPUs) a call of another
+    # function
+    word: int
     seed: int
     first: int = 0
     last: int = 0
@@ -191,7 +206,8 @@ class Coming:
     last: int = 0
     output: str = ""
     traces: dict[str, FunctionTrace] = field(default_factory=dict)  # by tracefs directory
-    graph: list[str] = field(default_factory=list)  # the functions that function_graph printed, in the order of their entries
+    # the functions that function_graph printed, in the order of their entries
+    graph: list[str] = field(default_factory=list)
     loaded: tuple[int, int] = (0, 0)  # the first and the last record while it was loaded
 
 
@@ -203,22 +219,26 @@ class Going:
     successor: Loaded
     first: int = 0  # the first and the last record while it was removed
     last: int = 0
-    files: dict[str, str] = field(default_factory=dict)  # tracefs files after the removal, and (with " again") with the other module loaded
+    # tracefs files after the removal, and (with " again") with the other module loaded
+    files: dict[str, str] = field(default_factory=dict)
 
 
 @dataclass
 class Held:
-    """Lab 7: a module that was loaded while one op, or two, that may change pc selected all its functions."""
+    """Lab 7: a module that was loaded while one op, or two, that may change pc selected all its
+    functions."""
 
     ops: int
     loaded: Loaded  # `traced`: its text then
-    refused: str = ""  # one op: what the shell printed when another op that may change pc was to select its functions
+    # one op: what the shell printed when another op that may change pc was to select its functions
+    refused: str = ""
     printed: str = ""  # what was printed when the ops were unregistered
 
 
 @dataclass
 class Redirected:
-    """Lab 7: the harness overwrote a module's trampolines. Then a command changed which of its functions are traced."""
+    """Lab 7: the harness overwrote a module's trampolines. Then a command changed which of its
+    functions are traced."""
 
     loaded: Loaded
     wanted: str  # the change, as a function "was to be ...": traced, traced twice, no longer traced
@@ -230,7 +250,8 @@ class Redirected:
 
 @dataclass
 class Overwritten:
-    """Lab 7: the harness overwrote a call site of a module: before its function was traced (one CPU), or while it was."""
+    """Lab 7: the harness overwrote a call site of a module: before its function was traced (one
+    CPU), or while it was."""
 
     loaded: Loaded
     site: Site
@@ -264,21 +285,25 @@ class Evidence:
     verdict: Verdict = Verdict.PASS
     why: str = ""
     panic: str = ""
-    whereabouts: list[list[int]] = field(default_factory=list)  # after a time-out: several samples of each CPU's pc
+    # after a time-out: several samples of each CPU's pc
+    whereabouts: list[list[int]] = field(default_factory=list)
     came_from: list[list[int]] = field(default_factory=list)  # and of the pc at its last trap
     complaint: Complaint | None = None
     phases: list[Phase] = field(default_factory=list)
     trials: list[Trial] = field(default_factory=list)  # lab 4: workloads with ops registered
     files: dict[str, str] = field(default_factory=dict)
     truth: Truth = field(default_factory=Truth)
-    texts: list[tuple[int, bytes]] = field(default_factory=list)  # each copy of text that was read, with the number of observer records before it
+    # each copy of text that was read, with the number of observer records before it
+    texts: list[tuple[int, bytes]] = field(default_factory=list)
     text_at_boot: bytes = b""
     text_at_end: bytes = b""
     text_traced: bytes = b""  # labs 3 and 4: while every function was traced
-    overwritten: Phase | None = None  # labs 1 to 3: the workload under a tracer that overwrites every register that it may overwrite
+    # labs 1 to 3: the workload under a tracer that overwrites every register that it may overwrite
+    overwritten: Phase | None = None
     spoilt: Spoilt | None = None
     steps: Steps = field(default_factory=Steps)  # lab 1
-    alias: list[tuple[str, list[int]]] = field(default_factory=list)  # when it was checked, and the CPUs that could write text then
+    # when it was checked, and the CPUs that could write text then
+    alias: list[tuple[str, list[int]]] = field(default_factory=list)
     loaded: list[Loaded] = field(default_factory=list)  # lab 7
     visits: list[Visit] = field(default_factory=list)
     coming: list[Coming] = field(default_factory=list)
@@ -286,21 +311,31 @@ class Evidence:
     held: list[Held] = field(default_factory=list)
     redirected: list[Redirected] = field(default_factory=list)
     overwritten_sites: list[Overwritten] = field(default_factory=list)
-    inside: dict[str, str] = field(default_factory=dict)  # what the commands printed while a call was inside a module that is removed
+    # what the commands printed while a call was inside a module that is removed
+    inside: dict[str, str] = field(default_factory=dict)
     walk: str = ""  # the threads' stacks, while one thread sleeps in a call whose return is patched
-    slot_again: tuple[int, int] = (0, 0)  # the first and the last record while a slot got a new owner, and a thread slept in a call of the old one
-    frames_out: tuple[int, int] = (0, 0)  # the first and the last record while function_graph traced every function
+    # the first and the last record while a slot got a new owner, and a thread slept in a call of
+    # the old one
+    slot_again: tuple[int, int] = (0, 0)
+    # the first and the last record while function_graph traced every function
+    frames_out: tuple[int, int] = (0, 0)
     interrupted: int = 1 << 62  # from this record on frames_traced is called, until the boot ends
-    typed: list[tuple[int, str]] = field(default_factory=list)  # each line, with the number of observer records before it
+    # each line, with the number of observer records before it
+    typed: list[tuple[int, str]] = field(default_factory=list)
     observed: int = 0  # number of executed call sites
     seconds: float = 0.0
-    probed: list[int] = field(default_factory=list)  # lab 8: the instructions of the workload that are probed
+    # lab 8: the instructions of the workload that are probed
+    probed: list[int] = field(default_factory=list)
     returning: tuple[str, ...] = ()  # lab 8 at a serial line: the leaves whose returns are probed
-    parts: dict[str, tuple[int, int]] = field(default_factory=dict)  # lab 8: by name, the first and the last record of a part of the boot
+    # lab 8: by name, the first and the last record of a part of the boot
+    parts: dict[str, tuple[int, int]] = field(default_factory=dict)
     played: list[Played] = field(default_factory=list)  # only in the boot of the schedules
     boot: int = -1  # SCHEDULES, or the number of CPUs
-    line: str = ""  # the serial line to the machine, if there is one; then the console is all of the evidence
-    again: int = 0  # with a serial line: the number of lines that were typed again, and of parts that were read again
+    # the serial line to the machine, if there is one; then the console is all of the evidence
+    line: str = ""
+    # with a serial line: the number of lines that were typed again, and of parts that were read
+    # again
+    again: int = 0
     judging: float = 0.0  # seconds of JUDGING that were used
     insns: list[int] = field(default_factory=list)
 
@@ -314,9 +349,11 @@ class Evidence:
 
     @contextmanager
     def judged(self) -> Iterator[None]:
-        """Turn every exception inside into Stopped, with the right verdict, and limit the processor time."""
+        """Turn every exception inside into Stopped, with the right verdict, and limit the processor
+        time."""
         began = time.process_time()
-        gc.disable()  # a boot's records all stay alive: every collection would scan them for nothing
+        # a boot's records all stay alive: every collection would scan them for nothing
+        gc.disable()
         try:
             with blamed(), limited(JUDGING - self.judging):
                 yield
@@ -328,22 +365,34 @@ class Evidence:
 
     def summary(self) -> Evidence:
         """A copy without the large data that only checks use."""
-        return replace(self, phases=[], trials=[], truth=Truth(), files={}, spoilt=None, texts=[], text_at_boot=b"", text_at_end=b"", text_traced=b"", overwritten=None,
-                       loaded=[], visits=[], coming=[], going=None, held=[], redirected=[], overwritten_sites=[])
+        return replace(self, phases=[], trials=[], truth=Truth(), files={}, spoilt=None, texts=[],
+                       text_at_boot=b"", text_at_end=b"", text_traced=b"", overwritten=None,
+                       loaded=[], visits=[], coming=[], going=None, held=[], redirected=[],
+                       overwritten_sites=[])
 
     def ending(self) -> str:
         """A sentence that says how the boot ended early."""
-        during = f" during '{self.typed[-1][1]}'" if self.verdict == Verdict.TIMEOUT and self.typed else ""
-        return f"{self.verdict.value}{during}: {self.why}" + "".join(f". CPU {cpu} was in {name}" for cpu, name in self.stuck().items())
+        during = (f" during '{self.typed[-1][1]}'"
+                  if self.verdict == Verdict.TIMEOUT and self.typed else "")
+        return f"{self.verdict.value}{during}: {self.why}" + "".join(
+            f". CPU {cpu} was in {name}" for cpu, name in self.stuck().items())
 
     def stuck(self) -> dict[int, str]:
-        """By CPU: the function in which most samples of its pc were taken after a time-out. On a busy host most samples are
-        in an interrupt, and no function has most of the other samples. Then it is the function that was interrupted most often."""
+        """By CPU: the function in which most samples of its pc were taken after a time-out. On a
+        busy host most samples are in an interrupt, and no function has most of the other samples.
+        Then it is the function that was interrupted most often."""
         found = dict[int, str]()
         for samples in (self.came_from, self.whereabouts):
-            names = [Counter(self.kernel.name_at(pc).partition("+")[0] for pc in seen) for seen in zip(*samples)]
+            names = [
+                Counter(self.kernel.name_at(pc).partition("+")[0] for pc in seen)
+                for seen in zip(*samples)
+            ]
             most = {cpu: counts.most_common(1)[0] for cpu, counts in enumerate(names)}
-            found |= {cpu: name for cpu, (name, times) in most.items() if 2 * times > len(samples) and name != "exception_vector"}
+            found |= {
+                cpu: name
+                for cpu, (name, times) in most.items()
+                if 2 * times > len(samples) and name != "exception_vector"
+            }
         return found
 
     def on(self) -> list[Phase]:
@@ -408,7 +457,8 @@ class Evidence:
         return contexts
 
     def call_pairs(self, phase: Phase) -> Iterator[tuple[str, workload.ExpectedCall, Call]]:
-        """Pairs of a call that the seed asks for and the call that was executed in its place, with the context's name."""
+        """Pairs of a call that the seed asks for and the call that was executed in its place, with
+        the context's name."""
         executed = self.executed_contexts(phase)
         for name, calls in self.expected(phase).contexts.items():
             yield from ((name, want, call) for want, call in zip(calls, executed.get(name, [])))

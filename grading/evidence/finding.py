@@ -9,7 +9,8 @@ from typing import Protocol
 
 
 class Defect(Enum):
-    """The kind of a finding, for code that must tell findings apart. Text in `why` is for people only."""
+    """The kind of a finding, for code that must tell findings apart. Text in `why` is for people
+    only."""
 
     OTHER = auto()
     TOO_LITTLE = auto()  # nothing wrong was observed, but too little was observed to judge
@@ -31,7 +32,8 @@ class Finding:
     """The reason why a rung was not reached."""
 
     why: str
-    rows: list[tuple[str, str, bool]] = field(default_factory=list)  # (left, right, do they differ?)
+    # (left, right, do they differ?)
+    rows: list[tuple[str, str, bool]] = field(default_factory=list)
     columns: tuple[str, str] = ("executed", "printed")
     site: list[str] = field(default_factory=list)  # the call site, as it was and as it should be
     seq: int | None = None  # the observer's record that shows it
@@ -56,7 +58,8 @@ def seq_at(seen: Sequence[Logged], at: int) -> int | None:
     return seen[min(at, len(seen) - 1)].seq if seen else None
 
 
-def side_by_side(left: Sequence[str], right: Sequence[str], at: int, around: int = 3) -> list[tuple[str, str, bool]]:
+def side_by_side(left: Sequence[str], right: Sequence[str], at: int,
+                 around: int = 3) -> list[tuple[str, str, bool]]:
     """A finding's rows: the lines around a difference."""
     return [(left[i] if i < len(left) else "-", right[i] if i < len(right) else "-", i == at)
             for i in range(max(0, at - around), at + around + 1) if i < max(len(left), len(right))]

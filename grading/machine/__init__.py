@@ -1,1 +1,2 @@
-"""A running machine. Begin with machine.py (class Run): it owns QEMU, the console, the debugger stub and the observer's log."""
+"""A running machine. Begin with machine.py (class Run): it owns QEMU, the console, the debugger
+stub and the observer's log."""

@@ -21,19 +21,24 @@ from qemu.disk import naming
 PROMPT = "callsite# "
 TAIL = 400
 LAST = 4000  # bytes at the end in which the last line is searched
-GATHER = 0.002, 0.016  # seconds to wait for more after the first byte: reading each byte separately would cost more time than the guest itself
+# seconds to wait for more after the first byte: reading each byte separately would cost more time
+# than the guest itself
+GATHER = 0.002, 0.016
 MUCH = 500  # bytes; after a read of more than this the longer wait is used
-ESCAPES = re.compile(rb"\x1b\[[0-9;?]*[ -/]*[@-~]|\x1b[@-Z\\-_]|[\x00-\x08\x0b\x0c\x0e-\x1a\x1c-\x1f\x7f]")
+ESCAPES = re.compile(
+    rb"\x1b\[[0-9;?]*[ -/]*[@-~]|\x1b[@-Z\\-_]|[\x00-\x08\x0b\x0c\x0e-\x1a\x1c-\x1f\x7f]")
 
 
 def plain(data: bytes) -> str:
-    """The text that a person would see: without escapes and control characters, lines ended by newlines."""
+    """The text that a person would see: without escapes and control characters, lines ended by
+    newlines."""
     text = ESCAPES.sub(b"", data.replace(b"\r\n", b"\n")).replace(b"\r", b"")
     return text.decode("utf-8", "replace")
 
 
 def last_line(text: str, cut: bool) -> str:
-    """The last line of the text. `cut`: the text was longer, so the line's first word may be incomplete and is left out."""
+    """The last line of the text. `cut`: the text was longer, so the line's first word may be
+    incomplete and is left out."""
     lines = text.strip().splitlines()
     if len(lines) == 1 and cut:
         return "... " + lines[0].partition(" ")[2]
@@ -41,7 +46,8 @@ def last_line(text: str, cut: bool) -> str:
 
 
 class Transcript:
-    """The file with all that a console printed. What was written is in the file, and an error names the file."""
+    """The file with all that a console printed. What was written is in the file, and an error names
+    the file."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -75,7 +81,8 @@ class GuestConsole:
         self.ended = False
 
     def _fill(self, seconds: float) -> bool:
-        """Wait at most `seconds` for the first byte, then read all that is available. False: nothing was read."""
+        """Wait at most `seconds` for the first byte, then read all that is available. False:
+        nothing was read."""
         if self.ended or not select.select([self._from], [], [], seconds)[0]:
             return False
         if seconds:
@@ -102,7 +109,8 @@ class GuestConsole:
                 if self._clock() > deadline:
                     raise self._late(seconds, what)
             if self.ended:
-                raise Stopped(Verdict.DEAD, f"the console closed while the harness waited for {what}")
+                raise Stopped(Verdict.DEAD,
+                              f"the console closed while the harness waited for {what}")
         text = plain(self._unread)
         self._unread.clear()
         return text
@@ -111,7 +119,9 @@ class GuestConsole:
         if not self.received:
             return Stopped(Verdict.DEAD, f"no byte on the console in {seconds:.0f} s")
         last = last_line(plain(self._unread[-LAST:]), len(self._unread) > LAST)
-        return Stopped(Verdict.TIMEOUT, f"no {what} within {seconds:.0f} s" + (f"; the last line was: {last}" if last else ""))
+        return Stopped(
+            Verdict.TIMEOUT,
+            f"no {what} within {seconds:.0f} s" + (f"; the last line was: {last}" if last else ""))
 
     def at_prompt(self) -> bool:
         """Does the output read so far end with a prompt, so that the last typed line is done?"""
@@ -145,11 +155,13 @@ class GuestConsole:
         return (output if typed else echo).removesuffix(PROMPT).lstrip("\n")
 
     def keep_up(self) -> None:
-        """Read all that is available, while the caller waits for something else: a guest blocks when the pipe is full."""
+        """Read all that is available, while the caller waits for something else: a guest blocks
+        when the pipe is full."""
         self._fill(0)
 
     def join(self, line: socket.socket) -> None:
-        """Connect the guest's console to the socket, in both directions, until one of the two ends."""
+        """Connect the guest's console to the socket, in both directions, until one of the two ends.
+        """
         while True:
             for ready in select.select([self._from, line], [], [])[0]:
                 data = os.read(ready.fileno(), 1 << 16)

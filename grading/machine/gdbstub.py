@@ -1,4 +1,5 @@
-"""A client of QEMU's debugger stub: stops the machine at an instruction, steps it, and reads and writes registers and memory."""
+"""A client of QEMU's debugger stub: stops the machine at an instruction, steps it, and reads and
+writes registers and memory."""
 
 from __future__ import annotations
 
@@ -28,15 +29,18 @@ class QemuGone(QemuError):
 class Stub:
     """One connection. QEMU is started with -S, so all CPUs are stopped at first.
 
-    Addresses are virtual, and are translated by the first CPU in its current mode. In riscv64's firmware, or before the MMU
-    is on, the kernel's addresses are not mapped, and a write to them is dropped without an error. A caller that does not
-    know the first CPU's mode must use physical addresses.
+    Addresses are virtual, and are translated by the first CPU in its current mode. In riscv64's
+    firmware, or before the MMU is on, the kernel's addresses are not mapped, and a write to them is
+    dropped without an error. A caller that does not know the first CPU's mode must use physical
+    addresses.
     """
 
-    def __init__(self, line: socket.socket, meanwhile: Callable[[], object], clock: Callable[[], float]) -> None:
+    def __init__(self, line: socket.socket, meanwhile: Callable[[], object],
+                 clock: Callable[[], float]) -> None:
         self._line = line
         self._line.settimeout(PATIENCE)
-        self._meanwhile = meanwhile  # reads the console: QEMU does not answer while its console is full
+        # reads the console: QEMU does not answer while its console is full
+        self._meanwhile = meanwhile
         self._clock = clock
         self._data = b""
         self._numbers: dict[str, int] = {}
@@ -81,7 +85,8 @@ class Stub:
         return packet[1]
 
     def ask(self, packet: str) -> bytes:
-        """Send a packet and return its answer. Repeated notices that the machine has stopped are skipped."""
+        """Send a packet and return its answer. Repeated notices that the machine has stopped are
+        skipped."""
         self.send(packet)
         answer = self.receive()
         while answer and answer.startswith((b"T", b"S")):
@@ -102,7 +107,8 @@ class Stub:
     def stopped(self, seconds: float = PATIENCE) -> bool:
         """Wait until all CPUs have stopped. False: they still run after `seconds`."""
         self._running = self.receive(seconds) is None
-        self._meanwhile()  # each stop also sends a message to the control socket, which must be read
+        # each stop also sends a message to the control socket, which must be read
+        self._meanwhile()
         return not self._running
 
     def hold(self) -> None:
@@ -157,7 +163,10 @@ class Stub:
     def _described(self) -> dict[str, int]:
         files = re.findall(rb'href="([^"]+)"', self._file("target.xml"))
         text = b"".join(self._file(name.decode()) for name in files)
-        return {name.decode(): int(number) for name, number in re.findall(rb'<reg name="(\w+)"[^>]* regnum="(\d+)"', text)}
+        return {
+            name.decode(): int(number)
+            for name, number in re.findall(rb'<reg name="(\w+)"[^>]* regnum="(\d+)"', text)
+        }
 
     def _file(self, name: str) -> bytes:
         text, more = b"", b"m"
@@ -181,4 +190,7 @@ class Stub:
         held = self.read(address, len(data))
         self.do("Qqemu.PhyMemMode:0")
         if held != data:
-            raise QemuError(f"QEMU was to write {data.hex()} into memory at {address:#x}, and it holds {held.hex()}")
+            raise QemuError(
+                f"QEMU was to write {data.hex()} into memory at {address:#x}, and it holds "
+                f"{held.hex()}"
+            )

@@ -2,18 +2,22 @@
 
     with interleaved(machine) as cpus:
         cpus.begin("op 0 off")
-        cpus.reach({callback}, but={0})         # all run; a CPU other than CPU 0 is held before its callback
+        cpus.reach({callback}, but={0})         # all run; a CPU other than CPU 0 is held before its
+                                                callback
         cpus.serve(1)
-        cpus.run(lambda: left(), insns=500_000)  # the others run until left() is true, at most so many instructions
+        cpus.run(lambda: left(), insns=500_000)  # the others run until left() is true, at most so
+                                                 many instructions
         cpus.go(1)
 
-A held CPU has not yet executed the instruction at which it is held. A *served* CPU holds only its thread: it still handles
-interrupts, because another CPU may wait for its answer. All other CPUs run. A thread that is held in the tracer's text stays on
-its CPU (irq_exit defers the switch), so synchronize_sched() on another CPU waits until it goes on: to see that one return, hold
-the thread elsewhere, for example at the first instruction of mutex_lock and not at the tracer's call of it.
+A held CPU has not yet executed the instruction at which it is held. A *served* CPU holds only its
+thread: it still handles interrupts, because another CPU may wait for its answer. All other CPUs
+run. A thread that is held in the tracer's text stays on its CPU (irq_exit defers the switch), so
+synchronize_sched() on another CPU waits until it goes on: to see that one return, hold the thread
+elsewhere, for example at the first instruction of mutex_lock and not at the tracer's call of it.
 
-QEMU's debugger stub resumes single CPUs (vCont), and stops all of them when one reaches a breakpoint. Each stop discards QEMU's
-translated code and costs about 10 ms, so conditions are read from memory or from the observer's log where possible.
+QEMU's debugger stub resumes single CPUs (vCont), and stops all of them when one reaches a
+breakpoint. Each stop discards QEMU's translated code and costs about 10 ms, so conditions are read
+from memory or from the observer's log where possible.
 """
 
 from __future__ import annotations
@@ -31,11 +35,17 @@ POLL = 0.001  # seconds between two checks of the condition
 SLICE = 0.05  # seconds that the CPUs run at most between two stops
 SERVED = 0.005  # the same, while a CPU is served
 SERVICE = 1.0  # seconds in which a CPU returns from an interrupt, even on a busy host
-PATIENCE = 10.0  # seconds for which each CPU ran or was idle before a place counts as not reached, however little was executed
-SLICES = 4  # the least number of slices before a place counts as not reached: a CPU may spin for a whole slice, waiting for a held CPU
+# seconds for which each CPU ran or was idle before a place counts as not reached, however little
+# was executed
+PATIENCE = 10.0
+# the least number of slices before a place counts as not reached: a CPU may spin for a whole slice,
+# waiting for a held CPU
+SLICES = 4
 INSNS = 300_000  # that one CPU may execute before a place counts as not reached
 OF_A_LINE = 400_000_000  # the same, if a line is typed first: a right kernel executes some millions
-TURNS = 2  # slices for which each CPU ran or was idle by then: one CPU may wait in a loop for another that the host does not run
+# slices for which each CPU ran or was idle by then: one CPU may wait in a loop for another that the
+# host does not run
+TURNS = 2
 STEPS = 100  # QEMU steps for one instruction at most: a step may execute none
 
 
@@ -44,17 +54,21 @@ def never() -> bool:
 
 
 class Cpus:
-    """The CPUs of a machine that is stopped between any two calls of these methods. A CPU is held at its current instruction."""
+    """The CPUs of a machine that is stopped between any two calls of these methods. A CPU is held
+    at its current instruction."""
 
     def __init__(self, run: Run, stub: Stub) -> None:
         self.all = frozenset(range(run.machine.smp))
         self._run = run
         self._stub = stub
         self._held: set[int] = set()
-        self._served: dict[int, tuple[int, int]] = {}  # served CPUs -> where their threads are held: pc, sp
+        # served CPUs -> where their threads are held: pc, sp
+        self._served: dict[int, tuple[int, int]] = {}
         self._away: set[int] = set()  # served CPUs that may be in an interrupt now
         self._breakpoints: set[int] = set()
-        self._turns: dict[str, float] = {}  # of each thread of QEMU: the seconds of this call of reach() in which it ran, or had nothing to do
+        # of each thread of QEMU: the seconds of this call of reach() in which it ran, or had
+        # nothing to do
+        self._turns: dict[str, float] = {}
         self._length = SLICE  # of the last slice
 
     def begin(self, line: str) -> None:
@@ -76,7 +90,8 @@ class Cpus:
             self._served.pop(cpu, None)
 
     def alone(self, cpu: int, place: int) -> bool:
-        """Run this CPU alone until it is about to execute the place, and hold it there. False: it does not come there."""
+        """Run this CPU alone until it is about to execute the place, and hold it there. False: it
+        does not come there."""
         others = self.all - self._held
         self.hold(*others)
         self.go(cpu)
@@ -85,13 +100,16 @@ class Cpus:
         return reached
 
     def line_up(self, places: dict[int, int]) -> bool:
-        """Run until each of these CPUs is about to execute its place, and hold it there. False: one does not come there."""
+        """Run until each of these CPUs is about to execute its place, and hold it there. False: one
+        does not come there."""
         waiting = set(places)
         while waiting:
             for cpu in [cpu for cpu in waiting if self.pc(cpu) == places[cpu]]:
                 self.hold(cpu)
                 waiting.remove(cpu)
-            if waiting and self.reach({places[cpu] for cpu in waiting}, but=self.all - waiting, insns=OF_A_LINE) is None:
+            if waiting and self.reach({places[cpu]
+                                       for cpu in waiting}, but=self.all - waiting,
+                                      insns=OF_A_LINE) is None:
                 return False
         return True
 
@@ -105,7 +123,8 @@ class Cpus:
         return self._stub.pc(cpu), self._stub.register(cpu, self._run.machine.isa.sp)
 
     def _is_back(self, cpu: int) -> bool:
-        """Is the CPU back at its thread's place? sp tells it from an interrupt that executes the same code."""
+        """Is the CPU back at its thread's place? sp tells it from an interrupt that executes the
+        same code."""
         return self._at(cpu) == self._served[cpu]
 
     def step(self, cpu: int) -> None:
@@ -115,19 +134,24 @@ class Cpus:
             self._stub.step_one(cpu)
 
     def run(self, until: Callable[[], bool], insns: int = INSNS) -> bool:
-        """Run the CPUs that are not held until `until()` is true. Returns its last value. `insns`: the limit for each CPU, give or take a slice."""
+        """Run the CPUs that are not held until `until()` is true. Returns its last value. `insns`:
+        the limit for each CPU, give or take a slice."""
         self.reach((), until=until, insns=insns)
         return until()
 
-    def reach(self, places: Iterable[int], but: Iterable[int] = (), until: Callable[[], bool] = never, insns: int = INSNS) -> int | None:
-        """Run the CPUs that are not held until one is about to execute one of these addresses, and hold it. None: no CPU reached one.
+    def reach(self, places: Iterable[int], but: Iterable[int] = (),
+              until: Callable[[], bool] = never, insns: int = INSNS) -> int | None:
+        """Run the CPUs that are not held until one is about to execute one of these addresses, and
+        hold it. None: no CPU reached one.
 
-        `but`: CPUs that are not stopped there. A CPU that is already at such an address executes it first, and counts when it comes back.
+        `but`: CPUs that are not stopped there. A CPU that is already at such an address executes it
+        first, and counts when it comes back.
         """
         wanted, passing = set(places), set(but)
         executed = [0] * len(self.all)
         self._turns = {}
-        while not until() and not self._had_turns(TURNS * self._length if max(executed) > insns else PATIENCE):
+        while not until() and not self._had_turns(
+                TURNS * self._length if max(executed) > insns else PATIENCE):
             answered, before = bool(self._away), self._run.insns()
             self._slice(wanted, until)
             for cpu in self.all - self._held - passing if wanted else ():
@@ -135,26 +159,36 @@ class Cpus:
                     self.hold(cpu)
                     return cpu
             if not answered:  # otherwise the CPUs may have spent the slice waiting for a served CPU
-                executed = [n + min(after - b, insns // SLICES) for n, after, b in zip(executed, self._run.insns(), before)]
+                executed = [
+                    n + min(after - b, insns // SLICES)
+                    for n, after, b in zip(executed, self._run.insns(), before)
+                ]
         return None
 
     def _had_turns(self, seconds: float) -> bool:
         return bool(self._turns) and min(self._turns.values()) >= seconds
 
     def _slice(self, wanted: set[int], until: Callable[[], bool]) -> None:
-        """Run for one slice, or until a CPU reaches a breakpoint. A served CPU gets time to handle its interrupt."""
+        """Run for one slice, or until a CPU reaches a breakpoint. A served CPU gets time to handle
+        its interrupt."""
         self._set_breakpoints(wanted | {self._served[cpu][0] for cpu in self._away})
         for cpu in (self.all - self._held) | self._away if self._breakpoints else ():
-            if self._stub.pc(cpu) in self._breakpoints and not (cpu in self._away and self._is_back(cpu)):
+            if self._stub.pc(cpu) in self._breakpoints and not (cpu in self._away
+                                                                and self._is_back(cpu)):
                 self.step(cpu)
         before, began = self._run.threads(), self._run.clock()
         self._stub.go_on_with((self.all - self._held) | self._away)
         self._length = SERVICE if self._away else SERVED if self._served else SLICE
-        while not (stopped := self._stub.stopped(POLL)) and self._run.clock() < began + self._length and (self._away or not until()):
+        while not (stopped := self._stub.stopped(POLL)
+                   ) and self._run.clock() < began + self._length and (self._away or not until()):
             pass
-        after, took = before if stopped else self._run.threads(), self._run.clock() - began  # when the machine has stopped all of them wait
-        self._turns = {name: self._turns.get(name, 0.0) + (took if stopped or waits else ran - before.get(name, (ran, False))[0])
-                       for name, (ran, waits) in after.items()}
+        # when the machine has stopped all of them wait
+        after, took = before if stopped else self._run.threads(), self._run.clock() - began
+        self._turns = {
+            name: self._turns.get(name, 0.0) +
+            (took if stopped or waits else ran - before.get(name, (ran, False))[0])
+            for name, (ran, waits) in after.items()
+        }
         if stopped:
             self._away -= {cpu for cpu in self._away if self._is_back(cpu)}
         else:
@@ -182,9 +216,11 @@ def _watchdog(image: Path, arch: str) -> int:
 
 @contextmanager
 def interleaved(run: Run) -> Iterator[Cpus]:
-    """The machine's CPUs, to be held and released one by one; afterwards all of them run. The kernel's watchdog is off (kern/sched/cpu.h)."""
+    """The machine's CPUs, to be held and released one by one; afterwards all of them run. The
+    kernel's watchdog is off (kern/sched/cpu.h)."""
     with run.held() as stub:
-        cpus, watchdog = Cpus(run, stub), run.machine.load_address() + _watchdog(run.machine.image_path(), run.machine.arch)
+        cpus, watchdog = Cpus(run, stub), run.machine.load_address() + _watchdog(
+            run.machine.image_path(), run.machine.arch)
         cpus.write(watchdog, (1 << 64) - 1)
         yield cpus
         cpus.end()

@@ -1,19 +1,27 @@
-"""A machine at the far end of a serial line: its console is all that the harness has, and any byte may be lost, doubled or changed.
+"""A machine at the far end of a serial line: its console is all that the harness has, and any byte
+may be lost, doubled or changed.
 
-The line has no flow control, and the UART at its end may have room for 16 bytes only. So the harness types and reads like this:
+The line has no flow control, and the UART at its end may have room for 16 bytes only. So the
+harness types and reads like this:
 
-1. It types CHUNK bytes, waits for their echo, and compares. If the echo differs it types Ctrl-U, a comment with a new number,
-   `#17`, and Enter, until it reads exactly that and a prompt; then it types the line again.
-2. A command is typed as `ask NUMBER CRC "COMMAND"` (kern/shell/framed.c). The kernel does not run it if it arrived changed, nor
-   if its number does not follow the last one's. So if there is doubt whether it has run, it is typed again.
-3. What the command printed is read with `lines FIRST COUNT`, and a file with `lines FIRST COUNT FILE`: each line comes with the
-   command's number, its own number and a CRC. Frames that are not whole are ignored, and asked for again.
-4. Frames have the number of the kernel's last command. If it is another one than was typed last, the kernel has started again.
+1. It types CHUNK bytes, waits for their echo, and compares. If the echo differs it types Ctrl-U, a
+   comment with a new number, `#17`, and Enter, until it reads exactly that and a prompt; then it
+   types the line again.
+2. A command is typed as `ask NUMBER CRC "COMMAND"` (kern/shell/framed.c). The kernel does not run
+   it if it arrived changed, nor if its number does not follow the last one's. So if there is doubt
+   whether it has run, it is typed again.
+3. What the command printed is read with `lines FIRST COUNT`, and a file with `lines FIRST COUNT
+   FILE`: each line comes with the command's number, its own number and a CRC. Frames that are not
+   whole are ignored, and asked for again.
+4. Frames have the number of the kernel's last command. If it is another one than was typed last,
+   the kernel has started again.
 
-No step relies on time. If nothing comes for some seconds, the harness types again what can be typed again; on a slow machine it
-does so for nothing. A kernel that does not answer for `seconds` has a time-out.
+No step relies on time. If nothing comes for some seconds, the harness types again what can be typed
+again; on a slow machine it does so for nothing. A kernel that does not answer for `seconds` has a
+time-out.
 
-U-Boot has no such commands. Only the echo of what is typed is compared there; Ctrl-C gives a new prompt.
+U-Boot has no such commands. Only the echo of what is typed is compared there; Ctrl-C gives a new
+prompt.
 """
 
 from __future__ import annotations
@@ -37,10 +45,13 @@ BAUD = 115200
 TICK = 0.05  # seconds that one read waits at most
 CHUNK = 8  # bytes that are typed at once
 WINDOW = 256  # frames that are asked for at once
-QUIET = 2.0  # seconds without a byte after which it is typed again; twice as long each time, up to LONGEST_QUIET
+# seconds without a byte after which it is typed again; twice as long each time, up to LONGEST_QUIET
+QUIET = 2.0
 LONGEST_QUIET = 60.0
 AT_UBOOT = 10.0  # seconds without a byte after which Enter is typed while the machine boots
-ANSWER_SECONDS = 60  # of a telnet server, to each of its port's settings; pyserial waits for 3, which is too little on a busy host
+# of a telnet server, to each of its port's settings; pyserial waits for 3, which is too little on a
+# busy host
+ANSWER_SECONDS = 60
 OFF_SECONDS = 5.0  # without an answer: the machine is off
 COMMAND_SECONDS = 300.0
 CAP = 64 << 20
@@ -106,12 +117,15 @@ class _Socket:
 
 
 def parts_of(where: str) -> tuple[str, str, str, str]:
-    """serial:DEVICE[@BAUD], pty:PATH, unix:PATH or telnet:HOST:PORT as its kind, what follows, that without the baud rate, and the rate or "". Raises Refused."""
+    """serial:DEVICE[@BAUD], pty:PATH, unix:PATH or telnet:HOST:PORT as its kind, what follows, that
+    without the baud rate, and the rate or "". Raises Refused."""
     kind, _, rest = where.partition(":")
     device, _, baud = rest.partition("@")
     port = rest.rpartition(":")[2] if kind == "telnet" else "1"
-    if not rest or kind not in ("serial", "pty", "unix", "telnet") or not re.fullmatch("[0-9]{1,7}", baud or str(BAUD)) or not re.fullmatch("[0-9]{1,5}", port):
-        raise Refused(f"MACHINE={where} is not serial:DEVICE[@BAUD], pty:PATH, unix:PATH or telnet:HOST:PORT")
+    if not rest or kind not in ("serial", "pty", "unix", "telnet") or not re.fullmatch(
+            "[0-9]{1,7}", baud or str(BAUD)) or not re.fullmatch("[0-9]{1,5}", port):
+        raise Refused(
+            f"MACHINE={where} is not serial:DEVICE[@BAUD], pty:PATH, unix:PATH or telnet:HOST:PORT")
     return kind, rest, device, baud
 
 
@@ -122,14 +136,16 @@ def open_line(where: str) -> Line:
         return _Socket(rest)
     import serial  # type: ignore  # pylint: disable=import-outside-toplevel
     if kind == "telnet":
-        return _Port(serial.serial_for_url(f"rfc2217://{rest}?timeout={ANSWER_SECONDS}", BAUD, timeout=TICK))
+        return _Port(
+            serial.serial_for_url(f"rfc2217://{rest}?timeout={ANSWER_SECONDS}", BAUD, timeout=TICK))
     return _Port(serial.Serial(device, int(baud or BAUD), timeout=TICK, exclusive=True))
 
 
 @dataclass(frozen=True)
 class UBoot:
     prompt: str = "=> "
-    commands: tuple[str, ...] = ()  # typed at its prompt. Empty: it boots by itself; `boot` is typed if something has stopped it
+    # typed at its prompt. Empty: it boots by itself; `boot` is typed if something has stopped it
+    commands: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -193,11 +209,15 @@ class LineConsole:
         if not self.received:
             return Stopped(Verdict.DEAD, f"no byte came over the line in {self._seconds:.0f} s")
         said = last_line(plain(self._tail), len(self._tail) == LAST)
-        return self._ended(Verdict.TIMEOUT, f"no answer within {self._seconds:.0f} s to {self._what}; the last line was: {said}")
+        return self._ended(
+            Verdict.TIMEOUT,
+            f"no answer within {self._seconds:.0f} s to {self._what}; the last line was: {said}")
 
     def _ended(self, verdict: Verdict, why: str) -> Stopped:
         panic = self._tail.rpartition(PANIC)
-        return Stopped(Verdict.PANIC, plain(panic[2]).partition("\n")[0].strip()) if panic[1] else Stopped(verdict, why)
+        return Stopped(Verdict.PANIC,
+                       plain(panic[2]).partition("\n")[0].strip()) if panic[1] else Stopped(
+                           verdict, why)
 
     def _limit(self, seconds: float, what: str) -> None:
         self._deadline, self._seconds, self._what = self._line.clock() + seconds, seconds, what
@@ -224,12 +244,16 @@ class LineConsole:
     # ---- U-Boot ----
 
     def boot(self, uboot: UBoot, seconds: float) -> None:
-        """Wait for the kernel's prompt. At U-Boot's prompt type its commands; if all is quiet, Enter."""
+        """Wait for the kernel's prompt. At U-Boot's prompt type its commands; if all is quiet,
+        Enter."""
         self._limit(seconds, "the boot")
         at_uboot = ends_with(uboot.prompt)
         while True:
-            came = self._until(lambda came: at_prompt(came) or at_uboot(came) or bool(uboot.commands) and COUNTDOWN in came[-100:], AT_UBOOT)
-            if at_prompt(came) or at_uboot(came) and self._boots(uboot.commands or ("boot",), at_uboot):
+            came = self._until(
+                lambda came: at_prompt(came) or at_uboot(came) or bool(uboot.commands) and COUNTDOWN
+                in came[-100:], AT_UBOOT)
+            if at_prompt(came) or at_uboot(came) and self._boots(uboot.commands or
+                                                                 ("boot",), at_uboot):
                 break
             if not at_uboot(came):
                 self._line.write(b" " if COUNTDOWN in came[-100:] else b"\r")
@@ -274,7 +298,8 @@ class LineConsole:
             quiet = min(2 * quiet, LONGEST_QUIET)
 
     def _enter(self, line: str) -> bytes:
-        """Type the line. Returns what came up to the prompt, or until nothing came for some time."""
+        """Type the line. Returns what came up to the prompt, or until nothing came for some time.
+        """
         while True:
             self._sync()
             if self._echoed(line):
@@ -310,17 +335,21 @@ class LineConsole:
                 if frame.number == self._number - 1:
                     return None
                 if frame.number != self._number:
-                    raise self._ended(Verdict.REBOOT, f"the kernel has started again before or during {self._what}")
+                    raise self._ended(
+                        Verdict.REBOOT,
+                        f"the kernel has started again before or during {self._what}")
                 if frame.kind == b".":
                     end = frame
                 else:
                     found[frame.index] = frame
         if end.text:
             raise Stopped(Verdict.FLOOD, f"{self._what} printed more than the kernel keeps")
-        return plain(b"".join(found[n].text + (b"\n" if found[n].kind == b":" else b"") for n in range(end.index)))
+        return plain(b"".join(found[n].text + (b"\n" if found[n].kind == b":" else b"")
+                              for n in range(end.index)))
 
     def power_off(self) -> None:
-        """Type poweroff, until nothing answers any more: neither the kernel nor, after a reset, what comes before it."""
+        """Type poweroff, until nothing answers any more: neither the kernel nor, after a reset,
+        what comes before it."""
         self._number += 1
         end = self._line.clock() + COMMAND_SECONDS
         while self._line.clock() < end:
@@ -334,7 +363,8 @@ class LineConsole:
                     raise
                 if stopped.verdict == Verdict.DEAD or self._silent():
                     return
-        raise self._ended(Verdict.TIMEOUT, f"the machine is still on, {COMMAND_SECONDS:.0f} s after 'poweroff'")
+        raise self._ended(Verdict.TIMEOUT,
+                          f"the machine is still on, {COMMAND_SECONDS:.0f} s after 'poweroff'")
 
     def _silent(self) -> bool:
         """Does nothing come for some time, nor an echo of Enter?"""

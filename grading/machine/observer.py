@@ -1,4 +1,5 @@
-"""The harness's side of the observer: writes its configuration and the text as linked, and decodes its log."""
+"""The harness's side of the observer: writes its configuration and the text as linked, and decodes
+its log."""
 
 from __future__ import annotations
 
@@ -29,7 +30,9 @@ ORDERING = INSNS + 8 * 64
 class Kind(IntEnum):
     START = 1
     SITE = 2  # mask of changed registers, parent, sp, frame pointer
-    BODY = 3  # mask of changed registers, first argument register, link register, sp; perhaps eight argument registers
+    # mask of changed registers, first argument register, link register, sp; perhaps eight argument
+    # registers
+    BODY = 3
     EXIT = 4  # the return address, the return value, sp, frame pointer
     HOME = 5  # the same as BODY
     CALLBACK = 6  # its arguments; four frame records (frame below, return address); words of memory
@@ -80,11 +83,13 @@ class Record(NamedTuple):
 
 @dataclass
 class Config:
-    """What the observer watches: the lines of its configuration (see qemu/observer.c), the text as linked, and the size of the log."""
+    """What the observer watches: the lines of its configuration (see qemu/observer.c), the text as
+    linked, and the size of the log."""
 
     lines: list[str] = field(default_factory=list)
     image: bytes = b""
-    capacity: int = 1_000_000  # slots of the log; a graded boot of any lab's solution needs at most 200,000
+    # slots of the log; a graded boot of any lab's solution needs at most 200,000
+    capacity: int = 1_000_000
 
     def add(self, role: str, *numbers: int) -> None:
         self.lines.append(" ".join((role, *(f"{n:x}" for n in numbers))))
@@ -94,22 +99,27 @@ class Observer:
     """
     The observer of one run: its files in `directory`, its argument for QEMU, its log.
 
-    QEMU and the harness write the log through a mapping. In a file on a full disk that would end either of them by a signal, or would
-    lose records later. So the log is in memory while QEMU runs, and close() writes it to `directory`.
+    QEMU and the harness write the log through a mapping. In a file on a full disk that would end
+    either of them by a signal, or would lose records later. So the log is in memory while QEMU
+    runs, and close() writes it to `directory`.
     """
 
     def __init__(self, arch: str, config: Config, directory: Path) -> None:
         files = {name: directory / f"observer.{name}" for name in ("config", "image")}
         self._path = directory / "observer.log"
         self._capacity = config.capacity
-        for name, data in (("config", "\n".join([*config.lines, ""]).encode()), ("image", config.image)):
+        for name, data in (("config", "\n".join([*config.lines,
+                                                 ""]).encode()), ("image", config.image)):
             with naming(files[name]):
                 files[name].write_bytes(data)
         self._file = os.fdopen(os.memfd_create("observer.log"), "r+b")
         self._file.truncate(HEADER + SLOT.size * config.capacity)
         self._map = mmap.mmap(self._file.fileno(), 0)
         self._recordings = self._orderings = 0
-        self.plugin = ",".join([str(plugin.build(arch)), *(f"{name}={path}" for name, path in files.items()), f"log=/proc/self/fd/{self.fileno()}"])
+        self.plugin = ",".join([
+            str(plugin.build(arch)), *(f"{name}={path}" for name, path in files.items()),
+            f"log=/proc/self/fd/{self.fileno()}"
+        ])
 
     def fileno(self) -> int:
         """The log, which QEMU must inherit."""
@@ -163,12 +173,14 @@ class Observer:
         return decoded(self._slots(first, last), first)
 
     def so_far(self, first: int) -> Iterator[Record]:
-        """The same while the machine runs: they end before the first one that a CPU has not finished writing."""
+        """The same while the machine runs: they end before the first one that a CPU has not
+        finished writing."""
         return decoded(self._slots(first), first, running=True)
 
     def _slots(self, first: int, last: int | None = None) -> bytes:
         end = min(self.written() if last is None else last, self._capacity)
-        return os.pread(self.fileno(), max(0, end - first) * SLOT.size, HEADER + first * SLOT.size)  # reading the mapping would count its memory twice
+        # reading the mapping would count its memory twice
+        return os.pread(self.fileno(), max(0, end - first) * SLOT.size, HEADER + first * SLOT.size)
 
     def close(self) -> None:
         used = HEADER + min(self.written(), self._capacity) * SLOT.size
@@ -179,10 +191,12 @@ class Observer:
 
 
 def decoded(data: bytes, first: int = 0, running: bool = False) -> Iterator[Record]:
-    """The records in these slots. `running`: another one may be finished later; they end before it."""
+    """The records in these slots. `running`: another one may be finished later; they end before it.
+    """
     at, end, new = 0, len(data) // SLOT.size, tuple.__new__
     while at < end:
-        kind, more, vcpu, level, trap, size, word, thread, addr, insns, a, b, c, d = SLOT.unpack_from(data, at * SLOT.size)
+        kind, more, vcpu, level, trap, size, word, thread, addr, insns, a, b, c, d = SLOT.unpack_from(
+            data, at * SLOT.size)
         if running and not kind:
             return
         if kind > KINDS or more > MOST:
@@ -191,7 +205,8 @@ def decoded(data: bytes, first: int = 0, running: bool = False) -> Iterator[Reco
             return  # the record's words were cut off
         if kind:  # otherwise the record is unfinished
             words = WORDS[more].unpack_from(data, (at + 1) * SLOT.size) if more else ()
-            yield new(Record, (first + at, kind, vcpu, level, trap, size, word, thread, addr, insns, (a, b, c, d), words))
+            yield new(Record, (first + at, kind, vcpu, level, trap, size, word, thread, addr, insns,
+                               (a, b, c, d), words))
         at += 1 + more
 
 
@@ -199,4 +214,5 @@ def saved(log: Path, first: int = 0, last: int | None = None) -> Iterator[Record
     """The records of a run that has ended."""
     with log.open("rb") as file:
         file.seek(HEADER + first * SLOT.size)
-        return decoded(file.read() if last is None else file.read((last - first) * SLOT.size), first)
+        return decoded(file.read() if last is None else file.read((last - first) * SLOT.size),
+                       first)

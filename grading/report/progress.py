@@ -41,13 +41,20 @@ def next_rung(grades: list[report.Grade]) -> tuple[report.Grade, report.Result] 
 
 def show(grades: list[report.Grade], best: dict[str, int], console: Console) -> None:
     if any(best[g.arch] > g.points for g in grades):
-        console.print("best so far: " + ", ".join(f"{best[g.arch]}/{g.possible} on {g.arch}" for g in grades),
-                      highlight=False)
+        console.print(
+            "best so far: " + ", ".join(f"{best[g.arch]}/{g.possible} on {g.arch}" for g in grades),
+            highlight=False)
     found = next_rung(grades)
     if found:
         grade, result = found
         rung = result.rung
-        console.print(f"[bold]Next: {escape(rung.name)}[/bold] on {grade.arch} ({rung.points} points): {escape(rung.promise)}\n"
-                      f"      {report.closer(grade, result)}", highlight=False, soft_wrap=True)
-    elif waiting := next((half for half, results in grades[0].halves if not results[0].findings), None):
-        console.print(f"[bold]Next: {waiting.name}[/bold] ({waiting.points} points): {', '.join(waiting.files)}", highlight=False, soft_wrap=True)
+        console.print(
+            f"[bold]Next: {escape(rung.name)}[/bold] on {grade.arch} ({rung.points} points): "
+            f"{escape(rung.promise)}\n"
+            f"      {report.closer(grade, result)}", highlight=False, soft_wrap=True)
+    elif waiting := next((half for half, results in grades[0].halves if not results[0].findings),
+                         None):
+        console.print(
+            f"[bold]Next: {waiting.name}[/bold] ({waiting.points} points): "
+            f"{', '.join(waiting.files)}",
+            highlight=False, soft_wrap=True)

@@ -32,10 +32,12 @@ from grading.stimulus.schedules import CALLED, CALLER, CHANGER, SCHEDULES, Sched
 from grading.verdict import Refused, Stopped, Verdict
 from qemu import debug
 
-# Commands that may print much and change only the number of the next thread. A short command that makes as many threads replaces them.
+# Commands that may print much and change only the number of the next thread. A short command that
+# makes as many threads replaces them.
 ONLY_READS, AS_MANY_THREADS = ("cat ", "cksum "), "cat current_tracer"
 ENDED = "gdb has ended"
-PATIENCE = {Verdict.TIMEOUT: 10, Verdict.DEAD: 10, Verdict.FLOOD: 2}  # seconds after which the running machine is stopped
+# seconds after which the running machine is stopped
+PATIENCE = {Verdict.TIMEOUT: 10, Verdict.DEAD: 10, Verdict.FLOOD: 2}
 
 
 @dataclass
@@ -49,7 +51,9 @@ class Moment:
     vcpu: int | None = None  # count only this CPU; None: every CPU
     again: bool = False  # stop when the kernel starts a second time
     seconds: int = 0  # stop after this time; 0: no limit
-    ends: bool = False  # stop just before the machine ends; if false and there is no instruction, stop before the line is typed
+    # stop just before the machine ends; if false and there is no instruction, stop before the line
+    # is typed
+    ends: bool = False
 
 
 def needs() -> None:
@@ -63,7 +67,9 @@ def moment(evidence: Evidence, finding: Finding) -> Moment:
     if evidence.why and finding.seq is None:
         lost = unfinished(evidence)
         return _of_record(evidence, lost.seq) if lost else _at(
-            evidence, len(evidence.typed) - 1, again=evidence.verdict == Verdict.REBOOT, seconds=PATIENCE.get(evidence.verdict, 0), ends=True)
+            evidence,
+            len(evidence.typed) - 1, again=evidence.verdict == Verdict.REBOOT, seconds=PATIENCE.get(
+                evidence.verdict, 0), ends=True)
     seq = finding.seq if finding.seq is not None else _written(evidence, finding.address)
     if seq is not None:
         return _of_record(evidence, seq)
@@ -91,7 +97,10 @@ def _log(evidence: Evidence) -> Path:
 def _written(evidence: Evidence, address: int) -> int | None:
     """The record of the last store into a word of text; None: there was no store."""
     at = address - evidence.kernel.text[0]
-    stores = [r.seq for r in saved(_log(evidence)) if r.kind == Kind.STORE and r.v[0] <= at < r.v[0] + r.size] if address else []
+    stores = [
+        r.seq for r in saved(_log(evidence))
+        if r.kind == Kind.STORE and r.v[0] <= at < r.v[0] + r.size
+    ] if address else []
     return stores[-1] if stores else None
 
 
@@ -116,7 +125,8 @@ def describe(evidence: Evidence, moment: Moment) -> str:
     if moment.ends:
         return f"{during}, before the machine ends"
     if not moment.address:
-        return f"before '{moment.line}': `console {moment.line}` types it" if moment.line else "at the prompt, at the end of the run"
+        return (f"before '{moment.line}': `console {moment.line}` types it"
+                if moment.line else "at the prompt, at the end of the run")
     cpu = f"CPU {moment.vcpu} is" if moment.vcpu is not None else "it is"
     name = evidence.kernel.name_at(moment.address)
     return f"{during}, when {cpu} at {name} ({moment.address:#x}) for time {moment.nth}"
@@ -126,16 +136,20 @@ def under_gdb(
     evidence: Evidence, rung: Rung, finding: Finding, moment: Moment, console: Console
 ) -> int:
     if finding.kind == Defect.TOO_LITTLE:
-        console.print(f"\n{escape(rung.name)} was lost because something did not happen: there is no moment at which to stop under gdb.",
-                      highlight=False, soft_wrap=True)
+        console.print(
+            f"\n{escape(rung.name)} was lost because something did not happen: there is no moment "
+            f"at which to stop under gdb.",
+            highlight=False, soft_wrap=True)
         return 1
     if finding.schedule:
         return schedule_under_gdb(
             evidence.kernel, evidence.lab, finding.schedule, evidence.log.parent, console
         )
     if finding.by_hand:
-        console.print(f"\n{escape(rung.name)} was lost by your program on this host, not by a kernel: there is nothing to stop under gdb. "
-                      f"By hand:\n{escape(finding.by_hand)}", highlight=False, soft_wrap=True)
+        console.print(
+            f"\n{escape(rung.name)} was lost by your program on this host, not by a kernel: there "
+            f"is nothing to stop under gdb. "
+            f"By hand:\n{escape(finding.by_hand)}", highlight=False, soft_wrap=True)
         return 1
     stops = describe(evidence, moment)
     console.print(f"\nThe same boot again, {evidence.arch}, {cpus(evidence.smp)}, under gdb. "
@@ -157,11 +171,13 @@ def schedule_under_gdb(kernel: Kernel, lab: int, name: str, out: Path, console: 
     def give_to_gdb(machine: Run, schedule: Schedule, cpus: Cpus) -> None:
         said = _of_schedule(schedule, [kernel.name_at(cpus.pc(cpu)) for cpu in sorted(cpus.all)])
         cpus.end()
-        with tempfile.TemporaryDirectory(prefix="callsite-gdb-") as folder, machine.handed_over(Path(folder)):
+        with tempfile.TemporaryDirectory(prefix="callsite-gdb-") as folder, machine.handed_over(
+                Path(folder)):
             debug.run_gdb(Path(folder), kernel.arch, kernel.path, [], {"CALLSITE_HELD": said})
         raise Stopped(Verdict.FAIL, ENDED)
 
-    console.print(f"\n{name}, {kernel.arch}: a boot up to where its CPUs are held, then gdb.", highlight=False, soft_wrap=True)
+    console.print(f"\n{name}, {kernel.arch}: a boot up to where its CPUs are held, then gdb.",
+                  highlight=False, soft_wrap=True)
     e = boot(kernel, lab, SCHEDULES, 0, out, schedule=name, when_held=give_to_gdb)
     if e.why != ENDED:
         console.print(escape(e.why), highlight=False, soft_wrap=True)
@@ -173,7 +189,11 @@ def _of_schedule(schedule: Schedule, at: list[str]) -> str:
     change = schedule.change
     goes = f"CPU {CHANGER} continues until {change.ends} returns or must wait; then both continue." if schedule.inside else (
         f"CPU {CALLER}, until its call has returned; then both continue.")
-    return (f"\n{schedule}: CPU {CHANGER} runs '{change.line}' and is at {at[CHANGER]} (gdb's thread {CHANGER + 1}); "
-            f"CPU {CALLER} calls {CALLED} and is at {at[CALLER]} (thread {CALLER + 1}).\n"
-            f"Next in the schedule: {goes}\n"
-            f"One alone: set scheduler-locking on, thread {CALLER + 1}, continue. All of them, up to the prompt: console.\n")
+    return (
+        f"\n{schedule}: CPU {CHANGER} runs '{change.line}' and is at {at[CHANGER]} (gdb's thread "
+        f"{CHANGER + 1}); "
+        f"CPU {CALLER} calls {CALLED} and is at {at[CALLER]} (thread {CALLER + 1}).\n"
+        f"Next in the schedule: {goes}\n"
+        f"One alone: set scheduler-locking on, thread {CALLER + 1}, continue. All of them, up to "
+        f"the prompt: console.\n"
+    )

@@ -29,7 +29,8 @@ class Result:
     """The findings of one rung on one architecture."""
 
     rung: Rung
-    findings: dict[int, Finding | None]  # by boot (its number of CPUs, or SCHEDULES); none if its half is not graded
+    # by boot (its number of CPUs, or SCHEDULES); none if its half is not graded
+    findings: dict[int, Finding | None]
     own: bool = True  # False: the staff's objects are linked for its half
     unseen: bool = False  # it cannot be judged by the console alone
 
@@ -75,7 +76,8 @@ class Grade:
     @property
     def halves(self) -> list[tuple[Half, list[Result]]]:
         """The lab's halves, each with its results."""
-        by_half = [(half, [r for r in self.results if r.rung in half.rungs]) for half in rubric.lab(self.lab).halves]
+        by_half = [(half, [r for r in self.results if r.rung in half.rungs])
+                   for half in rubric.lab(self.lab).halves]
         return [(half, results) for half, results in by_half if results]
 
     @property
@@ -99,35 +101,51 @@ LONGEST_KEPT = 2000  # characters
 
 
 def whole_words(text: str) -> str:
-    """The text without its last word, which may be incomplete; a single word loses its last character."""
+    """The text without its last word, which may be incomplete; a single word loses its last
+    character."""
     return text.rpartition(" ")[0].rstrip() or text[:-1]
 
 
 def printable(text: str) -> str:
-    """Text from the guest in a form that is safe to print: control characters as codes, long text cut."""
-    rows = ["".join(c if c.isprintable() else c.expandtabs() if c == "\t" else f"\\x{ord(c):02x}" for c in row)
-            for row in text.split("\n")]
+    """Text from the guest in a form that is safe to print: control characters as codes, long text
+    cut."""
+    rows = [
+        "".join(c if c.isprintable() else c.expandtabs() if c == "\t" else f"\\x{ord(c):02x}"
+                for c in row) for row in text.split("\n")
+    ]
     rows = [row if len(row) <= WIDTH else f"{whole_words(row[:WIDTH + 1])} ..." for row in rows]
-    return "\n".join(rows if len(rows) <= LINES else [*rows[:LINES], "... (the rest is in the log)"])
+    return "\n".join(
+        rows if len(rows) <= LINES else [*rows[:LINES], "... (the rest is in the log)"])
 
 
 Findings = list[dict[int, Finding | None]]  # for each rung, by boot
 
 
 def findings_of(lab: int, evidence: list[Evidence], staff: Collection[str] = ()) -> Findings:
-    """Judge every rung by every boot that it names. In a boot that ended early all rungs are lost, except those that are judged by the built files.
-    `staff`: the halves for which the staff's objects are linked."""
+    """Judge every rung by every boot that it names. In a boot that ended early all rungs are lost,
+    except those that are judged by the built files. `staff`: the halves for which the staff's
+    objects are linked."""
     results: list[Result] = []
     for rung in (rung for half in rubric.lab(lab).judged(staff) for rung in half.rungs):
-        results.append(Result(rung, {e.boot: _judge(rung, e, results) for e in evidence if rung.judges(e.boot) and rung.check_of(e)}))
+        results.append(
+            Result(
+                rung, {
+                    e.boot: _judge(rung, e, results)
+                    for e in evidence if rung.judges(e.boot) and rung.check_of(e)
+                }))
     return [r.findings for r in results]
 
 
-def grade_of(arch: str, lab: int, seed: int, evidence: list[Evidence], findings: Findings, staff: Collection[str] = ()) -> Grade:
-    rungs = [(rung, half.number not in staff) for half in rubric.lab(lab).halves for rung in half.rungs]
+def grade_of(arch: str, lab: int, seed: int, evidence: list[Evidence], findings: Findings,
+             staff: Collection[str] = ()) -> Grade:
+    rungs = [(rung, half.number not in staff) for half in rubric.lab(lab).halves
+             for rung in half.rungs]
     waiting = [Result(rung, {}, own) for rung, own in rungs[len(findings):]]
     line = any(e.line for e in evidence)
-    judged = [Result(rung, found, own, line and not found) for (rung, own), found in zip(rungs, findings) if found or line]
+    judged = [
+        Result(rung, found, own, line and not found) for (rung, own), found in zip(rungs, findings)
+        if found or line
+    ]
     return Grade(arch, lab, seed, judged + waiting, evidence)
 
 
@@ -140,7 +158,9 @@ def _judge(rung: Rung, evidence: Evidence, above: list[Result]) -> Finding | Non
         with evidence.judged():
             found = _judged(rung, evidence, above)
             if found and found.mistake not in rubric.lab(evidence.lab).mistakes:
-                found.mistake = ""  # a check that labs share may name a mistake that this lab's handout does not explain
+                # a check that labs share may name a mistake that this lab's handout does not
+                # explain
+                found.mistake = ""
             return found
     except Stopped as stopped:
         if stopped.verdict == Verdict.HARNESS:
@@ -156,8 +176,9 @@ def _judged(rung: Rung, evidence: Evidence, above: list[Result]) -> Finding | No
             else rung.console(evidence)
         )
     if not evidence.why or rung.built:
-        return _unmet(above, evidence, (above[0].rung.name, *rung.needs) if above else ()) or (
-            (found := rung.check(evidence) or too_little(evidence, rung.seen)) and (_unmet(above, evidence, rung.follows) or found))
+        return _unmet(above, evidence, (above[0].rung.name, *rung.needs) if above else
+                      ()) or ((found := rung.check(evidence) or too_little(evidence, rung.seen)) and
+                              (_unmet(above, evidence, rung.follows) or found))
     return (
         rung.stopped
         and rung.check(evidence)
@@ -166,13 +187,15 @@ def _judged(rung: Rung, evidence: Evidence, above: list[Result]) -> Finding | No
 
 
 def _ending(evidence: Evidence) -> str:
-    """A finding that says how the boot ended, and what was wrong before that: the code where it ended may be right."""
+    """A finding that says how the boot ended, and what was wrong before that: the code where it
+    ended may be right."""
     before = earlier_defect(evidence) if evidence.verdict != Verdict.HARNESS else ""
     return f"{evidence.ending()}. {before}" if before else evidence.ending()
 
 
 def _unmet(above: list[Result], evidence: Evidence, names: tuple[str, ...]) -> Finding | None:
-    """A finding if one of these rungs was not reached in the same boot. The boot of the schedules needs them in all boots."""
+    """A finding if one of these rungs was not reached in the same boot. The boot of the schedules
+    needs them in all boots."""
     name = next(
         (
             r.rung.name
@@ -196,12 +219,15 @@ def number_of(lab: int, rung: Rung) -> int:
 
 def replay(grade: Grade, under_gdb: Rung | None = None) -> str:
     line = f"make grade LAB={grade.lab} ARCH={grade.arch} REPLAY={grade.seed:016x}"
-    line += "".join(f" {name}={shlex.quote(os.environ[name])}" for name in ("SMP", "START", "STAFF", "MACHINE", "POWER", "UBOOT", "UBOOT_PROMPT") if os.environ.get(name))
+    line += "".join(f" {name}={shlex.quote(os.environ[name])}"
+                    for name in ("SMP", "START", "STAFF", "MACHINE", "POWER", "UBOOT",
+                                 "UBOOT_PROMPT") if os.environ.get(name))
     return line + (f" RUNG={number_of(grade.lab, under_gdb)} GDB=1" if under_gdb else "")
 
 
 def closer(grade: Grade, result: Result) -> str:
-    """The command that shows why a rung was lost: under gdb, or by hand if it happened on the host."""
+    """The command that shows why a rung was lost: under gdb, or by hand if it happened on the host.
+    """
     finding = next(f for f in result.findings.values() if f and not f.need)
     return finding.by_hand or replay(grade, None if grade.line else result.rung)
 
@@ -212,21 +238,26 @@ def _longest_word(texts: Iterable[str]) -> int:
 
 
 def show(grade: Grade, console: Console) -> None:
-    table = Table(title=f"Lab {grade.lab} on {grade.arch}, seed {grade.seed:016x}", title_justify="left")
+    table = Table(title=f"Lab {grade.lab} on {grade.arch}, seed {grade.seed:016x}",
+                  title_justify="left")
     rungs = [result.rung for result in grade.results]
     table.add_column("rung", min_width=_longest_word(rung.name for rung in rungs))
-    table.add_column("what must hold", min_width=_longest_word(rung.promise for rung in rungs), max_width=58)
+    table.add_column("what must hold", min_width=_longest_word(rung.promise for rung in rungs),
+                     max_width=58)
     for e in grade.evidence:
         table.add_column(cpus(e.boot), justify="center")
     table.add_column("points", justify="right")
     for half, results in grade.halves:
         if half.name:
-            table.add_row(f"[u]{half.name}[/u]", _files(half, results[0].own), *("" for _ in grade.evidence), _out_of(results))
+            table.add_row(f"[u]{half.name}[/u]", _files(half, results[0].own),
+                          *("" for _ in grade.evidence), _out_of(results))
         for result in results:
             marks = [_mark(result, e.boot) for e in grade.evidence]
-            table.add_row(result.rung.name, result.rung.promise, *marks, _out_of([result]), style="" if result.reached else "bold")
+            table.add_row(result.rung.name, result.rung.promise, *marks, _out_of([result]),
+                          style="" if result.reached else "bold")
         table.add_section()
-    table.add_row("", _totals(grade), *("" for _ in grade.evidence), f"{grade.points}/{grade.possible}")
+    table.add_row("", _totals(grade), *("" for _ in grade.evidence),
+                  f"{grade.points}/{grade.possible}")
     console.print(table)
     failed = [r for r in grade.results if r.findings and not r.reached]
     if failed:
@@ -238,7 +269,8 @@ def _out_of(results: list[Result]) -> str:
 
 
 def _files(half: Half, own: bool) -> str:
-    return ", ".join(dict.fromkeys(Path(name).name for name in half.files)) + ("" if own else ": the staff's")
+    return ", ".join(dict.fromkeys(Path(name).name
+                                   for name in half.files)) + ("" if own else ": the staff's")
 
 
 def _mark(result: Result, smp: int) -> str:
@@ -254,14 +286,22 @@ def _mark(result: Result, smp: int) -> str:
 
 def _totals(grade: Grade) -> str:
     if grade.line:
-        again, points = sum(e.again for e in grade.evidence), sum(r.rung.points for r in grade.results if r.unseen)
-        return (f"{sum(e.seconds for e in grade.evidence):.1f} s, {again} lines and frames repeated, judged by the console alone: rungs of {points} "
-                "points need QEMU's observer")
+        again, points = sum(e.again for e in grade.evidence), sum(r.rung.points
+                                                                  for r in grade.results
+                                                                  if r.unseen)
+        return (
+            f"{sum(e.seconds for e in grade.evidence):.1f} s, {again} lines and frames repeated, "
+            f"judged by the console alone: rungs of {points} "
+            "points need QEMU's observer")
     insns = sum(sum(e.insns) for e in grade.evidence)
     seconds = sum(e.seconds for e in grade.evidence)
     calls = sum(e.observed for e in grade.evidence)
-    played = [f"{len(p.runs)} of {len(p.todo)} ({p.change.name})" for e in grade.evidence for p in e.played]
-    return f"{calls:,} calls observed, {insns / 1e6:,.0f} M instructions, {seconds:.1f} s, judged by QEMU's observer" + (
+    played = [
+        f"{len(p.runs)} of {len(p.todo)} ({p.change.name})" for e in grade.evidence
+        for p in e.played
+    ]
+    return (f"{calls:,} calls observed, {insns / 1e6:,.0f} M instructions, {seconds:.1f} s, judged "
+            f"by QEMU's observer") + (
         f"; schedules played: {', '.join(played)}" if played else "")
 
 
@@ -271,10 +311,16 @@ def _show_failures(grade: Grade, failed: list[Result], console: Console) -> None
         for smp, finding in result.findings.items():
             if finding and not finding.need and finding.why not in said:
                 said.add(finding.why)
-                console.print(f"[bold red]{escape(result.rung.name)}[/bold red] ({cpus(smp)}): {escape(printable(finding.why))}")
+                console.print(
+                    f"[bold red]{escape(result.rung.name)}[/bold red] ({cpus(smp)}): "
+                    f"{escape(printable(finding.why))}"
+                )
                 _show_finding(finding, console)
                 if finding.schedule:
-                    console.print(f"    again: make grade LAB={grade.lab} ARCH={grade.arch} SCHEDULE={finding.schedule}", highlight=False, soft_wrap=True)
+                    console.print(
+                        f"    again: make grade LAB={grade.lab} ARCH={grade.arch} "
+                        f"SCHEDULE={finding.schedule}",
+                        highlight=False, soft_wrap=True)
                 _show_mistake(rubric.lab(grade.lab), finding, console)
     for e in grade.evidence:
         if e.panic and e.panic not in said:
@@ -285,7 +331,8 @@ def _show_failures(grade: Grade, failed: list[Result], console: Console) -> None
     lost = next((r for r in failed if r.lost), None)
     if lost and not grade.line:
         command = closer(grade, lost)
-        console.print(("under gdb: " if "GDB=1" in command else "by hand:   ") + command, highlight=False, soft_wrap=True)
+        console.print(("under gdb: " if "GDB=1" in command else "by hand:   ") + command,
+                      highlight=False, soft_wrap=True)
 
 
 def _show_finding(finding: Finding, console: Console) -> None:
@@ -295,7 +342,8 @@ def _show_finding(finding: Finding, console: Console) -> None:
         table.add_column(finding.columns[0])
         table.add_column(finding.columns[1])
         for left, right, here in finding.rows:
-            table.add_row("->" if here else "", escape(printable(left)), escape(printable(right)), style="bold" if here else "dim")
+            table.add_row("->" if here else "", escape(printable(left)), escape(printable(right)),
+                          style="bold" if here else "dim")
         console.print(table)
     for line in finding.site:
         console.print("    " + escape(printable(line)), highlight=False)
@@ -303,27 +351,52 @@ def _show_finding(finding: Finding, console: Console) -> None:
 
 def _show_mistake(lab: rubric.Lab, finding: Finding, console: Console) -> None:
     if finding.mistake:
-        console.print(f"    [bold]{finding.mistake}[/bold]: {escape(lab.mistakes[finding.mistake])}: "
-                      f"{lab.page(finding.mistake)}", highlight=False, soft_wrap=True)
+        console.print(
+            f"    [bold]{finding.mistake}[/bold]: {escape(lab.mistakes[finding.mistake])}: "
+            f"{lab.page(finding.mistake)}", highlight=False, soft_wrap=True)
 
 
 def kept(why: str) -> str:
-    """A reason as grade.json has it. It may quote the guest, whose line may be a MiB long, and each rung of a boot that ended early repeats it."""
-    return why if len(why) <= LONGEST_KEPT else f"{whole_words(why[:LONGEST_KEPT + 1])} ... (the rest is in the log)"
+    """A reason as grade.json has it. It may quote the guest, whose line may be a MiB long, and each
+    rung of a boot that ended early repeats it."""
+    return why if len(
+        why
+    ) <= LONGEST_KEPT else f"{whole_words(why[:LONGEST_KEPT + 1])} ... (the rest is in the log)"
 
 
 def write_json(grades: list[Grade], path: Path) -> None:
-    document = {"grades": [{
-        "arch": g.arch, "lab": g.lab, "seed": f"{g.seed:016x}", "verdict": g.verdict.value,
-        "points": None if g.harness_error else g.points, "possible": g.possible, "judged_by": "console" if g.line else "observer",
-        "replay": replay(g), "halves": [{"name": half.name, "points": sum(r.points for r in results), "possible": sum(r.possible for r in results),
-                                         "own": results[0].own} for half, results in g.halves if half.name],
-        "rungs": [{"name": r.rung.name, "promise": r.rung.promise, "points": r.points,
-                   "possible": r.possible, "judged": not r.unseen,
-                   "boots": {str(smp): None if f is None else kept(f.why) for smp, f in r.findings.items()},
-                   "mistakes": {f.mistake: rubric.lab(g.lab).page(f.mistake) for f in r.findings.values() if f and f.mistake}} for r in g.results],
-        "boots": [{"smp": e.smp, "schedules": {p.change.name: [len(p.runs), len(p.todo)] for p in e.played}, "verdict": e.verdict.value, "why": kept(e.why), "log": str(e.log), "seconds": round(e.seconds, 2),
-                   "instructions": e.insns, "calls": e.observed} for e in g.evidence],
-    } for g in grades]}
+    document = {
+        "grades": [{
+            "arch": g.arch,
+            "lab": g.lab,
+            "seed": f"{g.seed:016x}",
+            "verdict": g.verdict.value,
+            "points": None if g.harness_error else g.points,
+            "possible": g.possible,
+            "judged_by": "console" if g.line else "observer",
+            "replay": replay(g),
+            "halves": [{
+                "name": half.name, "points": sum(r.points for r in results),
+                "possible": sum(r.possible for r in results), "own": results[0].own
+            } for half, results in g.halves if half.name],
+            "rungs": [{
+                "name": r.rung.name, "promise": r.rung.promise, "points": r.points,
+                "possible": r.possible, "judged": not r.unseen, "boots": {
+                    str(smp): None if f is None else kept(f.why)
+                    for smp, f in r.findings.items()
+                }, "mistakes": {
+                    f.mistake: rubric.lab(g.lab).page(f.mistake)
+                    for f in r.findings.values() if f and f.mistake
+                }
+            } for r in g.results],
+            "boots": [{
+                "smp": e.smp,
+                "schedules": {p.change.name: [len(p.runs), len(p.todo)]
+                              for p in e.played}, "verdict": e.verdict.value, "why": kept(e.why),
+                "log": str(e.log), "seconds": round(e.seconds,
+                                                    2), "instructions": e.insns, "calls": e.observed
+            } for e in g.evidence],
+        } for g in grades]
+    }
     path.parent.mkdir(parents=True, exist_ok=True)
     write_whole(path, json.dumps(document, indent=1) + "\n")

@@ -1,4 +1,5 @@
-"""`make submit`: writes the student's files of one lab into one tar, which the instructor's tree unpacks."""
+"""`make submit`: writes the student's files of one lab into one tar, which the instructor's tree
+unpacks."""
 
 from __future__ import annotations
 
@@ -12,13 +13,19 @@ from qemu.machine import ROOT
 
 
 def write(lab: int, directory: Path) -> Path:
-    """Write the tar. The same files give the same bytes, without times and owners. Raises Refused if a file is missing."""
+    """Write the tar. The same files give the same bytes, without times and owners. Raises Refused
+    if a file is missing."""
     tar = directory / f"lab{lab}.tar"
     files = rubric.lab(lab).files
     gone = [name for name in files if not (ROOT / name).is_file()]
     if gone:
-        raise Refused(f"lab {lab} needs {', '.join(gone)}, and {'it does' if len(gone) == 1 else 'they do'} not exist")
-    packed = subprocess.run(["tar", "--format=ustar", "--owner=0", "--group=0", "--numeric-owner", "--mode=644", "--mtime=@0", "--dereference",
-                             "-c", "-C", ROOT, *files], check=True, stdout=subprocess.PIPE)
+        raise Refused(
+            f"lab {lab} needs {', '.join(gone)}, and {'it does' if len(gone) == 1 else 'they do'} "
+            f"not exist"
+        )
+    packed = subprocess.run([
+        "tar", "--format=ustar", "--owner=0", "--group=0", "--numeric-owner", "--mode=644",
+        "--mtime=@0", "--dereference", "-c", "-C", ROOT, *files
+    ], check=True, stdout=subprocess.PIPE)
     write_whole(tar, packed.stdout)
     return tar

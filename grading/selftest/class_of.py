@@ -1,11 +1,15 @@
-"""Grades a class that is made for this test: each submission must get the state and the points for which it was made.
+"""Grades a class that is made for this test: each submission must get the state and the points for
+which it was made.
 
-    python3 -m grading.selftest.class_of --lab 3 --out DIR [--of 200] [--kill] [NAME ...]     every submission, or those named
+    python3 -m grading.selftest.class_of --lab 3 --out DIR [--of 200] [--kill] [NAME ...]
+        every submission, or those named
 
-The class has the lab's solution and its start, every solution of labs/<n>-<name>/wrong/, submissions that cannot be built
-or taken, and the attacks of grading/tests/attacks/. With --of, solutions and mutants in turn fill it up to that number: at most 5 % of the mutants may have
-full marks and other code than the solution. It is handed in as tars, zips and folders in turn. With --kill every process is killed when half of the class
-is graded. The same command continues where it was interrupted, and a last run must find every result.
+The class has the lab's solution and its start, every solution of labs/<n>-<name>/wrong/,
+submissions that cannot be built or taken, and the attacks of grading/tests/attacks/. With --of,
+solutions and mutants in turn fill it up to that number: at most 5 % of the mutants may have full
+marks and other code than the solution. It is handed in as tars, zips and folders in turn. With
+--kill every process is killed when half of the class is graded. The same command continues where it
+was interrupted, and a last run must find every result.
 """
 
 from __future__ import annotations
@@ -52,14 +56,16 @@ class Made:
 
 
 def unifdef(text: bytes, start: int = 0) -> bytes:
-    done = subprocess.run(["unifdef", f"-DLAB_START={start}"], input=text, capture_output=True, check=False)
+    done = subprocess.run(["unifdef", f"-DLAB_START={start}"], input=text, capture_output=True,
+                          check=False)
     assert done.returncode < 2, done.stderr  # 1: something was resolved
     return done.stdout
 
 
 def solution(lab: int, start: int = 0) -> Files:
     """The files of the lab, as the solution has them, or its start."""
-    names = dict.fromkeys(name.replace("<arch>", arch) for name in rubric.lab(lab).files for arch in ARCHES)
+    names = dict.fromkeys(
+        name.replace("<arch>", arch) for name in rubric.lab(lab).files for arch in ARCHES)
     return {name: unifdef((ROOT / name).read_bytes(), start) for name in names}
 
 
@@ -71,42 +77,61 @@ def edited(one: wrong.Wrong) -> Files:
 
 
 def attack(path: Path, lab: int) -> Made:
-    """The first comment of an attack names the file that it replaces, and has the result that it must get: State, Points and Says. In its text
-    @solution stands for the solution's."""
-    head = dict(re.findall(r"^ \* (\w+): (.*)$", path.read_text(errors="replace").split("*/")[0], re.M))
+    """The first comment of an attack names the file that it replaces, and has the result that it
+    must get: State, Points and Says. In its text @solution stands for the solution's."""
+    head = dict(
+        re.findall(r"^ \* (\w+): (.*)$",
+                   path.read_text(errors="replace").split("*/")[0], re.M))
     files = solution(lab)
     files[head["File"]] = path.read_bytes().replace(b"@solution\n", files[head["File"]])
-    return Made(f"attack-{path.stem}", files, head["State"].split(", "), head.get("Points", "none"), head.get("Says", ""))
+    return Made(f"attack-{path.stem}", files, head["State"].split(", "), head.get("Points", "none"),
+                head.get("Says", ""))
 
 
 def members(lab: int) -> list[Made]:
     right, start = solution(lab), solution(lab, lab)
-    found = [Made("solution", right, ["graded"], "full"), Made("start", start, ["graded"], "none"), Made("nothing", {"README": b"later\n"}, ["nothing handed in"], "none"),
-             Made("one-file", dict(list(right.items())[:1]), ["graded"], "less")]
+    found = [
+        Made("solution", right, ["graded"], "full"),
+        Made("start", start, ["graded"], "none"),
+        Made("nothing", {"README": b"later\n"}, ["nothing handed in"], "none"),
+        Made("one-file", dict(list(right.items())[:1]), ["graded"], "less")
+    ]
     if any("/arm64/" in name for name in right):
         rest = {name: data for name, data in right.items() if "/arm64/" not in name}
-        broken = {name: data + b"\n\t.error \"not yet\"\n" for name, data in right.items() if name.endswith(".S") and "/arm64/" in name}
+        broken = {
+            name: data + b"\n\t.error \"not yet\"\n"
+            for name, data in right.items() if name.endswith(".S") and "/arm64/" in name
+        }
         found.append(Made("one-architecture", rest, ["graded"], "half"))
         if broken:
-            found.append(Made("one-that-does-not-build", {**right, **broken}, ["graded"], "half", "not yet"))
+            found.append(
+                Made("one-that-does-not-build", {**right, **broken}, ["graded"], "half", "not yet"))
     for one in wrong.shelf(lab):
         if set(one.files) <= set(right) and len(one.arches) == len(ARCHES):
             passes, builds = one.verdicts == [Verdict.PASS], Verdict.BUILD not in one.verdicts
-            found.append(Made(one.name, edited(one), ["graded", "flaky"] if builds else ["build failure"], "full" if passes else "less" if builds else "none"))
+            found.append(
+                Made(one.name, edited(one), ["graded", "flaky"] if builds else ["build failure"],
+                     "full" if passes else "less" if builds else "none"))
     return found + [attack(path, lab) for path in sorted(ATTACKS.glob(f"lab{lab}-*"))]
 
 
 def filling(lab: int, count: int) -> list[Made]:
     """Solutions that differ in a comment, and mutants."""
-    right, listed = solution(lab), set[str]().union(*(mutants.equivalents(lab, arch) for arch in ARCHES))
+    right, listed = solution(lab), set[str]().union(*(mutants.equivalents(lab, arch)
+                                                      for arch in ARCHES))
     of = [m for m in mutants.spread(mutants.of_files(lab, *ARCHES), "class") if m.id not in listed]
     found = list[Made]()
     for n in range(count):
         if n % 2 and n // 2 < len(of):
             one = of[n // 2]
-            found.append(Made(f"mutant-{n:03}", {**right, one.file: unifdef(one.text.encode())}, ["graded", "build failure", "flaky", "over a limit"], "any", mutant=one))
+            found.append(
+                Made(f"mutant-{n:03}", {**right, one.file: unifdef(one.text.encode())},
+                     ["graded", "build failure", "flaky", "over a limit"], "any", mutant=one))
         else:
-            found.append(Made(f"student-{n:03}", {name: data + f"/* {n} */\n".encode() for name, data in right.items()}, ["graded"], "full"))
+            found.append(
+                Made(f"student-{n:03}",
+                     {name: data + f"/* {n} */\n".encode()
+                      for name, data in right.items()}, ["graded"], "full"))
     return found
 
 
@@ -142,7 +167,8 @@ def hand_in(member: Made, at: Path, how: int) -> None:
 
 
 def result_of(member: Made, folder: Path) -> Path:
-    key: str = json.loads((folder / "students" / member.name / "history.jsonl").read_text().splitlines()[-1])["key"]
+    key: str = json.loads(
+        (folder / "students" / member.name / "history.jsonl").read_text().splitlines()[-1])["key"]
     return folder / "graded" / key / "result.json"
 
 
@@ -154,10 +180,14 @@ def differs(member: Made, folder: Path) -> str:
     got = json.loads(path.read_text())
     if got["state"] not in member.states and not (got["flaky"] and "flaky" in member.states):
         return f"is {got['state']}, and must be {' or '.join(member.states)}: {got['said'][-300:]}"
-    points = "full" if got["points"] == got["possible"] else "half" if 2 * (got["points"] or 0) >= got["possible"] and member.points == "half" else "less" if got["points"] else "none"
-    if points != member.points and member.points != "any" and not (member.points == "less" and points == "none"):
+    points = "full" if got["points"] == got["possible"] else "half" if 2 * (
+        got["points"] or 0
+    ) >= got["possible"] and member.points == "half" else "less" if got["points"] else "none"
+    if points != member.points and member.points != "any" and not (member.points == "less"
+                                                                   and points == "none"):
         return f"has {got['points']} of {got['possible']} points, and must have {member.points}"
-    return "" if re.search(member.says, got["said"]) else f"says {got['said'][-300:]!r}, and not {member.says}"
+    return "" if re.search(member.says,
+                           got["said"]) else f"says {got['said'][-300:]!r}, and not {member.says}"
 
 
 def survivors(wanted: list[Made], folder: Path, lab: int) -> list[Made]:
@@ -166,11 +196,15 @@ def survivors(wanted: list[Made], folder: Path, lab: int) -> list[Made]:
         got = json.loads(result_of(member, folder).read_text())
         return bool(got["points"] == got["possible"])
 
-    return [member for member in wanted if member.mutant and full(member) and not same_code(member.mutant, lab)]
+    return [
+        member for member in wanted
+        if member.mutant and full(member) and not same_code(member.mutant, lab)
+    ]
 
 
 def killed(command: list[str | Path], out: Path, half: int) -> None:
-    """Run the command, and kill its processes and those of all jobs when so many results are there."""
+    """Run the command, and kill its processes and those of all jobs when so many results are there.
+    """
     def count() -> int:
         return len(list((out / "graded").glob("*/result.json")))
 
@@ -179,7 +213,10 @@ def killed(command: list[str | Path], out: Path, half: int) -> None:
             while grader.poll() is None and count() < half:
                 time.sleep(0.2)
             if grader.poll() is not None:
-                sys.exit(f"the grading ended with {grader.returncode} before half of the class was graded")
+                sys.exit(
+                    f"the grading ended with {grader.returncode} before half of the class was "
+                    f"graded"
+                )
         finally:
             if grader.poll() is None:
                 os.killpg(grader.pid, signal.SIGKILL)
@@ -191,17 +228,25 @@ def killed(command: list[str | Path], out: Path, half: int) -> None:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(prog="grading.selftest.class_of", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(prog="grading.selftest.class_of", description=__doc__,
+                                     formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--lab", type=int, required=True, choices=sorted(rubric.LABS))
-    parser.add_argument("--out", type=Path, required=True, metavar="DIR", help="a new folder, or that of an earlier run: DIR/in is written anew, DIR/out has the results")
-    parser.add_argument("--jobs", type=int, default=2, help="the number of submissions that are graded at the same time")
+    parser.add_argument(
+        "--out", type=Path, required=True, metavar="DIR", help=
+        "a new folder, or that of an earlier run: DIR/in is written anew, DIR/out has the results")
+    parser.add_argument("--jobs", type=int, default=2,
+                        help="the number of submissions that are graded at the same time")
     parser.add_argument("--of", type=int, default=0, help="the number of submissions")
     parser.add_argument("--seed", default="1", help="the number that the class's seeds follow from")
-    parser.add_argument("--kill", action="store_true", help="kill everything when half of the class is graded, and go on")
+    parser.add_argument("--kill", action="store_true",
+                        help="kill everything when half of the class is graded, and go on")
     parser.add_argument("names", nargs="*", metavar="NAME", help="only these submissions")
     options = parser.parse_args()
     of_lab = members(options.lab)
-    wanted = [member for member in of_lab + filling(options.lab, options.of - len(of_lab)) if not options.names or member.name in options.names]
+    wanted = [
+        member for member in of_lab + filling(options.lab, options.of - len(of_lab))
+        if not options.names or member.name in options.names
+    ]
     handed_in = options.out / "in"
     if handed_in.exists() and not (options.out / "out/lock").exists():
         sys.exit(f"{handed_in} is there already, and no class of this program: name another folder")
@@ -209,19 +254,32 @@ def main() -> int:
     handed_in.mkdir(parents=True)
     for n, member in enumerate(wanted):
         hand_in(member, handed_in, n % 3)
-    command = [sys.executable, "-m", "grading.classroom", "--lab", str(options.lab), "--in", handed_in, "--out", options.out / "out", "--seed", options.seed,
-               "--jobs", str(options.jobs)]
+    command = [
+        sys.executable, "-m", "grading.classroom", "--lab",
+        str(options.lab), "--in", handed_in, "--out", options.out / "out", "--seed", options.seed,
+        "--jobs",
+        str(options.jobs)
+    ]
     if options.kill and not (options.out / "out").exists():
         killed(command, options.out / "out", len(wanted) // 2)
     for again in (False, True):
         began = time.monotonic()
         status = subprocess.run(command, cwd=ROOT, check=False).returncode
-        wrongly = [f"{member.name} {why}" for member in wanted if (why := differs(member, options.out / "out"))]
-        print(*wrongly, f"{len(wanted) - len(wrongly)} passed, {len(wrongly)} failed{', without grading anew' if again else ''}, {time.monotonic() - began:.0f} s", sep="\n")
+        wrongly = [
+            f"{member.name} {why}" for member in wanted
+            if (why := differs(member, options.out / "out"))
+        ]
+        print(
+            *wrongly,
+            f"{len(wanted) - len(wrongly)} passed, {len(wrongly)} "
+            f"failed{', without grading anew' if again else ''}, {time.monotonic() - began:.0f} s",
+            sep="\n")
         if status or wrongly:
             return 1
-    survived, total = survivors(wanted, options.out / "out", options.lab), sum(member.mutant is not None for member in wanted)
-    print(*(f"survived: {member.name}, {member.mutant.id}" for member in survived if member.mutant), f"{total - len(survived)} of {total} mutants lost points, or are the solution", sep="\n")
+    survived, total = survivors(wanted, options.out / "out",
+                                options.lab), sum(member.mutant is not None for member in wanted)
+    print(*(f"survived: {member.name}, {member.mutant.id}" for member in survived if member.mutant),
+          f"{total - len(survived)} of {total} mutants lost points, or are the solution", sep="\n")
     return 1 if 100 * len(survived) > (100 - mutants.CAUGHT) * total else 0
 
 

@@ -1,7 +1,9 @@
-"""Measures the processor time of a grade, and of the same boots without the observer: part of `make bench`.
+"""Measures the processor time of a grade, and of the same boots without the observer: part of `make
+bench`.
 
-A grade of one architecture boots with one and with four CPUs; then the same lines are typed at machines without an
-observer. Other load on the host only makes times longer, so the shortest of several measurements is shown.
+A grade of one architecture boots with one and with four CPUs; then the same lines are typed at
+machines without an observer. Other load on the host only makes times longer, so the shortest of
+several measurements is shown.
 """
 
 from __future__ import annotations
@@ -31,8 +33,8 @@ def spent() -> float:
 
 
 def lines(evidence: Evidence) -> list[str]:
-    """The lines that were typed. A background program and all lines up to its `wait` become one line: otherwise its output would hide
-    the next prompt."""
+    """The lines that were typed. A background program and all lines up to its `wait` become one
+    line: otherwise its output would hide the next prompt."""
     typed = "\n".join(line for _, line in evidence.typed[:-1])
     return typed.replace(" &\n", " & ; ").replace("\nwait\n", " ; wait\n").split("\n")
 
@@ -53,7 +55,10 @@ def measure(lab: int, arch: str) -> tuple[float, float]:
     graded = report.judge(arch, lab, SEED, boots)
     whole = spent() - began
     if graded.points != graded.possible:
-        sys.exit(f"lab {lab} on {arch}: {graded.points} of {graded.possible} points; a cost is measured of what is right")
+        sys.exit(
+            f"lab {lab} on {arch}: {graded.points} of {graded.possible} points; a cost is measured "
+            f"of what is right"
+        )
     began = spent()
     for e in boots:
         typed_again(e, out / f"{arch}-lab{lab}-{e.smp}cpu-plain.log")
@@ -65,13 +70,21 @@ def main() -> int:
     parser.add_argument("--lab", type=int, nargs="+", default=sorted(rubric.LABS))
     parser.add_argument("--times", type=int, default=3)
     options = parser.parse_args()
-    print("a grade of one architecture, processor seconds (must); without the observer; ratio (must)")
+    print(
+        "a grade of one architecture, processor seconds (must); without the observer; ratio (must)")
     for lab in options.lab:
         images = [f"build/{arch}/lab{lab}/Image" for arch in ARCHES]
-        subprocess.run(["make", "-s", "-C", str(ROOT), f"LAB={lab}", *(f"build/{arch}/initrd.cpio" for arch in ARCHES), *images], check=True)
+        subprocess.run([
+            "make", "-s", "-C",
+            str(ROOT), f"LAB={lab}", *(f"build/{arch}/initrd.cpio" for arch in ARCHES), *images
+        ], check=True)
         for arch in ARCHES:
-            whole, plain = (min(seconds) for seconds in zip(*(measure(lab, arch) for _ in range(options.times))))
-            print(f"  lab {lab} {arch:8} {whole:5.2f} ({MUST[lab]:.0f})  {plain:5.2f}  {whole / plain:4.2f} ({RATIO})", flush=True)
+            whole, plain = (min(seconds)
+                            for seconds in zip(*(measure(lab, arch) for _ in range(options.times))))
+            print(
+                f"  lab {lab} {arch:8} {whole:5.2f} ({MUST[lab]:.0f})  {plain:5.2f}  "
+                f"{whole / plain:4.2f} ({RATIO})",
+                flush=True)
     return 0
 
 

@@ -1,4 +1,5 @@
-"""Tests the tree that students get, used as they use it: every lab's start builds; labs are done in it, alone and on the staff's objects. Part of `make test-labs`."""
+"""Tests the tree that students get, used as they use it: every lab's start builds; labs are done in
+it, alone and on the staff's objects. Part of `make test-labs`."""
 
 from __future__ import annotations
 
@@ -17,12 +18,17 @@ from qemu.machine import ROOT
 
 SEED_WORDS = ["SEED=0123456789abcdef", "ARCH=riscv64", "SMP=1"]
 # What the compiler made of the same file in this tree is taken.
-CLEAN = {**{name: value for name, value in os.environ.items() if not name.startswith(("MAKE", "MFLAGS"))},
-         "CCACHE_DIR": str(ROOT / "build/ccache"), "CCACHE_NOHASHDIR": "1"}
+CLEAN = {
+    **{
+        name: value
+        for name, value in os.environ.items() if not name.startswith(("MAKE", "MFLAGS"))
+    }, "CCACHE_DIR": str(ROOT / "build/ccache"), "CCACHE_NOHASHDIR": "1"
+}
 
 
 def resolved(name: str, lab: int) -> str:
-    return subprocess.run(["unifdef", f"-DLAB_START={lab}", str(ROOT / name)], capture_output=True, text=True, check=False).stdout
+    return subprocess.run(["unifdef", f"-DLAB_START={lab}",
+                           str(ROOT / name)], capture_output=True, text=True, check=False).stdout
 
 
 class HandedOutTree(unittest.TestCase):
@@ -35,20 +41,27 @@ class HandedOutTree(unittest.TestCase):
         folder = tempfile.TemporaryDirectory(prefix="callsite-handout-")
         cls.addClassCleanup(folder.cleanup)
         cls.out = Path(folder.name) / "tree"
-        subprocess.run(["make", "-s", "-C", str(ROOT), "handout", f"OUT={cls.out}"], check=True, stdout=subprocess.DEVNULL, env=CLEAN)
+        subprocess.run(["make", "-s", "-C",
+                        str(ROOT), "handout", f"OUT={cls.out}"], check=True,
+                       stdout=subprocess.DEVNULL, env=CLEAN)
         (cls.out / "build").mkdir()
         shutil.copy2(ROOT / "build/.setup", cls.out / "build")
         (cls.out / "build/qemu-10").symlink_to(ROOT / "build/qemu-10")
 
     def git(self, *words: str) -> list[str]:
-        return subprocess.run(["git", "-C", str(self.out), *words], capture_output=True, text=True, check=True).stdout.splitlines()
+        return subprocess.run(["git", "-C", str(self.out), *words], capture_output=True, text=True,
+                              check=True).stdout.splitlines()
 
     def make(self, *words: str, tree: Path | None = None) -> str:
-        done = subprocess.run(["make", "-j2", "-C", str(tree or self.out), *words], capture_output=True, text=True, check=False, env=CLEAN)
+        done = subprocess.run(["make", "-j2", "-C",
+                               str(tree or self.out), *words], capture_output=True, text=True,
+                              check=False, env=CLEAN)
         return done.stdout + done.stderr
 
     def solve(self, lab: int, *halves: int) -> None:
-        for name in rubric.lab(lab).files if not halves else [name for n in halves for name in rubric.lab(lab).halves[n - 1].files]:
+        for name in rubric.lab(lab).files if not halves else [
+                name for n in halves for name in rubric.lab(lab).halves[n - 1].files
+        ]:
             (self.out / name).write_text(resolved(name, 0))
             self.addCleanup((self.out / name).write_text, resolved(name, lab))
 
@@ -59,8 +72,10 @@ class HandedOut(HandedOutTree):
             (self.out / name).write_text(resolved(name, lab))
 
     def grade_4(self, staff: str = "2,3", *more: str) -> str:
-        """Both architectures, with one CPU: 45 points for the first half of 4, and 40 for the second without its schedules."""
-        return self.make("grade", *(word for word in SEED_WORDS if "ARCH" not in word), "LAB=4", f"STAFF={staff}", *more)
+        """Both architectures, with one CPU: 45 points for the first half of 4, and 40 for the
+        second without its schedules."""
+        return self.make("grade", *(word for word in SEED_WORDS if "ARCH" not in word), "LAB=4",
+                         f"STAFF={staff}", *more)
 
     def test_the_start_of_every_lab_builds(self) -> None:
         for lab in rubric.LABS:
@@ -68,21 +83,29 @@ class HandedOut(HandedOutTree):
 
     def test_a_lab_beneath_that_is_as_handed_out_is_said_first(self) -> None:
         said = self.make("grade", *SEED_WORDS, "LAB=3")
-        self.assertIn("\nLab 3 needs lab 1 and lab 2, of which kern/ftrace/core/records.c, kern/ftrace/riscv64/mcount.S, kern/ftrace/tools/recordmcount.c are as handed out: ", said)
+        self.assertIn(
+            "\nLab 3 needs lab 1 and lab 2, of which kern/ftrace/core/records.c, "
+            "kern/ftrace/riscv64/mcount.S, kern/ftrace/tools/recordmcount.c are as handed out: ",
+            said)
         self.assertNotIn("what must hold", said)
         self.assertIn("\n0 of 80 points.", self.make("grade", *SEED_WORDS, "LAB=3", "STAFF=1,2"))
 
     def test_the_first_half_of_lab_4_is_graded_without_the_second(self) -> None:
         said = self.grade_4()
-        self.assertIn('\nLab 4: the half "registers" is graded. The half "many tracers" is not graded yet: '
-                      "kern/ftrace/core/hash.c, kern/ftrace/ops/ops.c are as handed out, ", said)
+        self.assertIn(
+            '\nLab 4: the half "registers" is graded. The half "many tracers" is not graded yet: '
+            "kern/ftrace/core/hash.c, kern/ftrace/ops/ops.c are as handed out, ", said)
         self.assertIn("\n0 of 190 points.", said)
         self.solve(4, 1)
         self.assertIn("\n90 of 190 points.", self.grade_4())
-        self.assertIn('Lab 4: the half "registers" is graded. The half "many tracers" is not graded yet: ', self.of_what_is_handed_in())
+        self.assertIn(
+            'Lab 4: the half "registers" is graded. The half "many tracers" is not graded yet: ',
+            self.of_what_is_handed_in())
         self.solve(4, 2)
         self.assertIn("\n170 of 170 points.", self.grade_4())
-        self.assertIn("gets no points: the kernel is linked with the staff's objects for it (STAFF=4.2).", self.grade_4("2,3,4.2", "RUNG=1"))
+        self.assertIn(
+            "gets no points: the kernel is linked with the staff's objects for it (STAFF=4.2).",
+            self.grade_4("2,3,4.2", "RUNG=1"))
         self.hand_out_again(4)
         self.solve(4, 1)
         self.assertIn("\n90 of 190 points.", self.grade_4())
@@ -102,30 +125,39 @@ class HandedOut(HandedOutTree):
     def test_the_second_half_of_lab_4_needs_the_first(self) -> None:
         self.solve(4, 2)
         said = self.grade_4()
-        self.assertIn('\nLab 4 needs its own half "registers", of which kern/ftrace/arm64/caller.S, kern/ftrace/riscv64/caller.S are as handed out: write that '
-                      "first, or take the staff's objects, make grade LAB=4 STAFF=2,3,4.1.\n", said)
+        self.assertIn(
+            '\nLab 4 needs its own half "registers", of which kern/ftrace/arm64/caller.S, '
+            'kern/ftrace/riscv64/caller.S are as handed out: write that '
+            "first, or take the staff's objects, make grade LAB=4 STAFF=2,3,4.1.\n", said)
         self.assertNotIn("what must hold", said)
         self.assertIn("\n80 of 170 points.", self.grade_4("2,3,4.1"))
 
     def test_lab_6_can_be_done_with_the_staffs_labs_2_to_5(self) -> None:
-        self.assertIn("\n0 of 80 points.", self.make("grade", *SEED_WORDS, "LAB=6", "STAFF=2,3,4,5"))
+        self.assertIn("\n0 of 80 points.", self.make("grade", *SEED_WORDS, "LAB=6",
+                                                     "STAFF=2,3,4,5"))
         self.solve(6)
-        self.assertIn("\n80 of 80 points.", self.make("grade", *SEED_WORDS, "LAB=6", "STAFF=2,3,4,5"))
+        self.assertIn("\n80 of 80 points.", self.make("grade", *SEED_WORDS, "LAB=6",
+                                                      "STAFF=2,3,4,5"))
 
     def test_lab_7_can_be_done_with_the_staffs_labs_2_to_6(self) -> None:
-        self.assertIn("\n0 of 80 points.", self.make("grade", *SEED_WORDS, "LAB=7", "STAFF=2,3,4,5,6"))
+        self.assertIn("\n0 of 80 points.",
+                      self.make("grade", *SEED_WORDS, "LAB=7", "STAFF=2,3,4,5,6"))
         self.solve(7)
-        self.assertIn("\n80 of 80 points.", self.make("grade", *SEED_WORDS, "LAB=7", "STAFF=2,3,4,5,6"))
+        self.assertIn("\n80 of 80 points.",
+                      self.make("grade", *SEED_WORDS, "LAB=7", "STAFF=2,3,4,5,6"))
 
 
 def main() -> bool:
     """All tests, or the one that the seed chooses. Return: do they pass?"""
     parser = argparse.ArgumentParser(prog="grading.selftest.handed_out", description=__doc__)
     parser.add_argument("--part", action="store_true", help="one test")
-    parser.add_argument("--seed", type=int, default=wrong.seed_of_files(), help="which one; default: the commit's")
+    parser.add_argument("--seed", type=int, default=wrong.seed_of_files(),
+                        help="which one; default: the commit's")
     options = parser.parse_args()
     tests = list(unittest.defaultTestLoader.loadTestsFromTestCase(HandedOut))
-    return unittest.TextTestRunner().run(unittest.TestSuite([tests[options.seed % len(tests)]] if options.part else tests)).wasSuccessful()
+    return unittest.TextTestRunner().run(
+        unittest.TestSuite([tests[options.seed %
+                                  len(tests)]] if options.part else tests)).wasSuccessful()
 
 
 if __name__ == "__main__":

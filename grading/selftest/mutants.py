@@ -1,16 +1,19 @@
 """`make test-mutants`: measures how much wrong code each lab's grade catches.
 
-    python3 -m grading.selftest.mutants --lab 4 --arch arm64 [--count 60] [--seed N] [--jobs 1] [KIND-OR-PART-OF-AN-ID ...]
+    python3 -m grading.selftest.mutants --lab 4 --arch arm64 [--count 60] [--seed N] [--jobs 1]
+    [KIND-OR-PART-OF-AN-ID ...]
 
-A mutant is the solution with one small change to the lines that a student writes (grading/selftest/mutations.py). Each mutant is built in a
-copy of the tree, where only the changed file is compiled, and graded like labs/N/wrong (grading/selftest/wrong.py). A mutant that does not
-compile, or whose object equals the solution's, is dropped. The others are caught, or survive with full marks. Each result is
-written to build/mutants/ARCH-labN.jsonl, and the same command continues from there as long as the sources are the same.
+A mutant is the solution with one small change to the lines that a student writes
+(grading/selftest/mutations.py). Each mutant is built in a copy of the tree, where only the changed
+file is compiled, and graded like labs/N/wrong (grading/selftest/wrong.py). A mutant that does not
+compile, or whose object equals the solution's, is dropped. The others are caught, or survive with
+full marks. Each result is written to build/mutants/ARCH-labN.jsonl, and the same command continues
+from there as long as the sources are the same.
 
-A survivor that computes the same as the solution is listed in labs/N/equivalent, one line each: its id, " because ", the reason.
-The line begins with "on ARCH: " if that is true on one architecture only; "=> *" means every change of that line.
-Exits with 1 if fewer than 95 % of the other mutants are caught, or if fewer than 80 % of the caught ones are caught by a rung that
-says what is wrong.
+A survivor that computes the same as the solution is listed in labs/N/equivalent, one line each: its
+id, " because ", the reason. The line begins with "on ARCH: " if that is true on one architecture
+only; "=> *" means every change of that line. Exits with 1 if fewer than 95 % of the other mutants
+are caught, or if fewer than 80 % of the caught ones are caught by a rung that says what is wrong.
 """
 
 from __future__ import annotations
@@ -44,7 +47,8 @@ from qemu.machine import ROOT
 
 FOLDER = ROOT / "build/mutants"
 CAUGHT, NAMED = 95, 80  # least percentages: of all mutants; of the caught mutants
-SURVIVED, BY_RUNG, BY_END, BY_BUILD, HARNESS = "SURVIVED", "caught", "only ended", "not built", "harness error"
+SURVIVED, BY_RUNG, BY_END, BY_BUILD, HARNESS = ("SURVIVED", "caught", "only ended", "not built",
+                                                "harness error")
 INVALID, SAME = "does not compile", "same code"  # dropped
 Line = dict[str, Any]
 
@@ -58,17 +62,24 @@ def files(lab: int, *arches: str) -> list[str]:
 
 
 def of_files(lab: int, *arches: str) -> list[Mutant]:
-    return [mutant for name in files(lab, *arches) for mutant in mutants(name, (ROOT / name).read_text(), lab)]
+    return [
+        mutant for name in files(lab, *arches)
+        for mutant in mutants(name, (ROOT / name).read_text(), lab)
+    ]
 
 
 def spread(found: list[Mutant], seed: str) -> list[Mutant]:
-    """The mutants in an order that follows from the seed, and in which files and kinds take turns."""
+    """The mutants in an order that follows from the seed, and in which files and kinds take turns.
+    """
     groups, rng = defaultdict[tuple[str, str], list[Mutant]](list), random.Random(seed)
     for mutant in found:
         groups[mutant.file, mutant.kind].append(mutant)
     for key in sorted(groups):
         rng.shuffle(groups[key])
-    return [mutant for turn in zip_longest(*(groups[key] for key in sorted(groups))) for mutant in turn if mutant]
+    return [
+        mutant for turn in zip_longest(*(groups[key] for key in sorted(groups))) for mutant in turn
+        if mutant
+    ]
 
 
 def equivalent(listed: str, known: set[str], arch: str) -> set[str]:
@@ -78,7 +89,11 @@ def equivalent(listed: str, known: set[str], arch: str) -> set[str]:
         name, _, reason = line.partition(" because ")
         where = re.match(r"on (\w+): ", name)
         name = name[where.end():] if where else name
-        meant = {other for other in known if other == name or name.endswith("*") and other.startswith(name[:-1])}
+        meant = {
+            other
+            for other in known
+            if other == name or name.endswith("*") and other.startswith(name[:-1])
+        }
         if not reason.strip():
             raise Unusable(f"no reason is given for: {line}")
         if not meant:
@@ -91,7 +106,9 @@ def equivalent(listed: str, known: set[str], arch: str) -> set[str]:
 def equivalents(lab: int, arch: str) -> set[str]:
     path = rubric.LABS[lab] / "equivalent"
     try:
-        return equivalent(path.read_text() if path.exists() else "", {mutant.id for mutant in of_files(lab, *ARCHES)}, arch)
+        return equivalent(path.read_text() if path.exists() else "",
+                          {mutant.id
+                           for mutant in of_files(lab, *ARCHES)}, arch)
     except Unusable as why:
         raise Unusable(f"{path.relative_to(ROOT)}: {why}") from why
 
@@ -110,14 +127,17 @@ class ScratchTree:
         return wrong.make(self.path, f"LAB={self.lab}", f"ARCH={self.arch}", *targets)
 
     def code(self, file: str) -> str:
-        """The digest of the object, or host program, that the file compiles to; "" if it does not compile."""
+        """The digest of the object, or host program, that the file compiles to; "" if it does not
+        compile."""
         host = file.endswith("/recordmcount.c")
-        target = f"build/{self.arch}/lab{self.lab}/recordmcount" if host else str(Path(f"build/{self.arch}/lab{self.lab}", file).with_suffix(".o"))
+        target = f"build/{self.arch}/lab{self.lab}/recordmcount" if host else str(
+            Path(f"build/{self.arch}/lab{self.lab}", file).with_suffix(".o"))
         if self.make(target).returncode:
             return ""
         stripped = self.path / "build/stripped"
         tool = "objcopy" if host else f"{ISAS[self.arch].cross}objcopy"
-        subprocess.run([tool, "--strip-debug", "--discard-locals", self.path / target, stripped], check=True)
+        subprocess.run([tool, "--strip-debug", "--discard-locals", self.path / target, stripped],
+                       check=True)
         return hashlib.sha256(stripped.read_bytes()).hexdigest()
 
     def result_of(self, mutant: Mutant, seed: int, seen: set[str]) -> Line:
@@ -130,7 +150,8 @@ class ScratchTree:
             if not code or code in {right, *seen}:
                 return {"result": SAME if code else INVALID, "message": "", "code": code}
             built = self.make(*wrong.images(self.lab, (self.arch,)))
-            result, why = refused(built.stderr or built.stdout) if built.returncode else self._graded(seed)
+            result, why = refused(built.stderr
+                                  or built.stdout) if built.returncode else self._graded(seed)
             return {"result": result, "message": why, "code": code}
         finally:
             place.write_bytes((ROOT / mutant.file).read_bytes())
@@ -140,7 +161,9 @@ class ScratchTree:
         kernel = Kernel(self.path / f"build/{self.arch}/lab{self.lab}/callsite.elf", self.arch)
         result = SURVIVED, ""
         for boot in rubric.boots(self.lab):
-            got = result_of(wrong.grade(kernel, self.lab, [boot], wrong.BUDGET[self.lab >= 5], seed, self.path / "build/grade"))
+            got = result_of(
+                wrong.grade(kernel, self.lab, [boot], wrong.BUDGET[self.lab >= 5], seed,
+                            self.path / "build/grade"))
             result = got if got[0] != SURVIVED else result
             if result[0] in (BY_RUNG, HARNESS):
                 break
@@ -148,8 +171,10 @@ class ScratchTree:
 
 
 def refused(text: str) -> tuple[str, str]:
-    """The result of a failed build: a compiler or linker error drops the mutant; another message of the build catches it."""
-    return (INVALID, "") if re.search(r"-ld: |: in function `", text) else (BY_BUILD, first_line(text))
+    """The result of a failed build: a compiler or linker error drops the mutant; another message of
+    the build catches it."""
+    return (INVALID, "") if re.search(r"-ld: |: in function `", text) else (BY_BUILD,
+                                                                            first_line(text))
 
 
 def first_line(text: str) -> str:
@@ -157,22 +182,29 @@ def first_line(text: str) -> str:
 
 
 def result_of(graded: report.Grade) -> tuple[str, str]:
-    """The result of a grade, and the message of the first rung that says more than how the boot ended, if there is one."""
+    """The result of a grade, and the message of the first rung that says more than how the boot
+    ended, if there is one."""
     if graded.harness_error:
         return HARNESS, graded.harness_error.why
-    lost = [(result.rung.name, f) for result in graded.results for f in result.findings.values() if f and not f.need]
+    lost = [(result.rung.name, f) for result in graded.results for f in result.findings.values()
+            if f and not f.need]
     ends = {e.ending() for e in graded.evidence if e.verdict != Verdict.PASS}
     for name, finding in lost:
         if finding.mistake or finding.why not in ends:
-            return BY_RUNG, first_line(f"{name}: {finding.why}") + (f" ({finding.mistake})" if finding.mistake else "")
+            return BY_RUNG, first_line(f"{name}: {finding.why}") + (f" ({finding.mistake})"
+                                                                    if finding.mistake else "")
     return (BY_END, first_line(lost[0][1].why)) if lost else (SURVIVED, "")
 
 
 # ---- one lab on one architecture ------------------------------------------------
 
 def made_of(lab: int, arch: str) -> str:
-    """A digest of everything that results depend on; the next run may continue only if it is the same."""
-    return digest([*harness(), ROOT / wrong.images(lab, (arch,))[0], rubric.LABS[lab] / "rubric.toml", *(ROOT / name for name in files(lab, arch))])
+    """A digest of everything that results depend on; the next run may continue only if it is the
+    same."""
+    return digest([
+        *harness(), ROOT / wrong.images(lab, (arch,))[0], rubric.LABS[lab] / "rubric.toml",
+        *(ROOT / name for name in files(lab, arch))
+    ])
 
 
 def kept(lines: list[Line]) -> list[Line]:
@@ -189,10 +221,18 @@ class Cell:
         if options.names:
             self.log.unlink(missing_ok=True)
         about, *before = soak.begun(self.log, {"made_of": made_of(lab, arch), "seed": options.seed})
-        self.seed, self.before = about["seed"], {line["id"]: line for line in before if line["result"] != HARNESS}
-        chosen = [m for m in of_files(lab, arch) if not options.names or any(part == m.kind or part in m.id for part in options.names)]
+        self.seed, self.before = about["seed"], {
+            line["id"]: line
+            for line in before if line["result"] != HARNESS
+        }
+        chosen = [
+            m for m in of_files(lab, arch)
+            if not options.names or any(part == m.kind or part in m.id for part in options.names)
+        ]
         self.todo = spread(chosen, self.seed)
-        self.trees = [ScratchTree(FOLDER / f"{arch}-lab{lab}-{n}", lab, arch) for n in range(options.jobs)]
+        self.trees = [
+            ScratchTree(FOLDER / f"{arch}-lab{lab}-{n}", lab, arch) for n in range(options.jobs)
+        ]
         self.stale = [*self.trees]  # a killed run may have left a mutant in its copy
 
     def run(self) -> list[Line]:
@@ -202,25 +242,36 @@ class Cell:
             for line in self._several(batch):
                 lines.append(line)
                 if line["result"] not in (INVALID, SAME):
-                    print(f"{len(kept(lines)):3} lab {self.lab} {self.arch} {line['id'].replace(' ', ':' + str(line['line']) + ' ', 1)}\n"
-                          f"      {line['kind']}: {line['result']}  {line['message']}", flush=True)
+                    print(
+                        f"{len(kept(lines)):3} lab {self.lab} {self.arch} "
+                        f"{line['id'].replace(' ', ':' + str(line['line']) + ' ', 1)}\n"
+                        f"      {line['kind']}: {line['result']}  {line['message']}", flush=True)
         return kept(lines)
 
     def _several(self, batch: list[Mutant]) -> list[Line]:
         new = {str(n): mutant for n, mutant in enumerate(batch) if mutant.id not in self.before}
         while new and self.stale:
             wrong.fresh(self.stale.pop().path, self.lab, self.arch)
-        results = side_by_side.run(lambda n, _: self._one(self.trees[int(n)], new[n]), list(new), Console(quiet=True))
+        results = side_by_side.run(lambda n, _: self._one(self.trees[int(n)], new[n]), list(new),
+                                   Console(quiet=True))
         for n, mutant in new.items():
-            got = results.get(n, {"result": HARNESS, "message": "its process died; the reason is printed above", "code": ""})
-            self.before[mutant.id] = {"id": mutant.id, "line": mutant.line, "kind": mutant.kind, **got}
+            got = results.get(
+                n, {
+                    "result": HARNESS, "message": "its process died; the reason is printed above",
+                    "code": ""
+                })
+            self.before[mutant.id] = {
+                "id": mutant.id, "line": mutant.line, "kind": mutant.kind, **got
+            }
             with self.log.open("a") as log:
                 print(json.dumps(self.before[mutant.id]), file=log)
         return [self.before[mutant.id] for mutant in batch]
 
     def _one(self, tree: ScratchTree, mutant: Mutant) -> Line:
         seed = hashlib.sha256(f"{self.seed} {mutant.id}".encode()).hexdigest()[:16]
-        return tree.result_of(mutant, int(seed, 16), {line["code"] for line in self.before.values()})
+        return tree.result_of(mutant, int(seed, 16),
+                              {line["code"]
+                               for line in self.before.values()})
 
 
 def summary(lab: int, arch: str, lines: list[Line], listed: int) -> bool:
@@ -228,8 +279,12 @@ def summary(lab: int, arch: str, lines: list[Line], listed: int) -> bool:
     counts = Counter(line["result"] for line in lines)
     total, named = len(lines), counts[BY_RUNG] + counts[BY_BUILD]
     caught = named + counts[BY_END]
-    print(f"lab {lab} {arch}: {total} mutants, {listed} more are listed as equivalent; {caught} caught, "
-          f"{100 * caught / max(total, 1):.1f} %; {named} of these by a rung that says what is wrong, {100 * named / max(caught, 1):.1f} %")
+    print(
+        f"lab {lab} {arch}: {total} mutants, {listed} more are listed as equivalent; {caught} "
+        f"caught, "
+        f"{100 * caught / max(total, 1):.1f} %; {named} of these by a rung that says what is "
+        f"wrong, {100 * named / max(caught, 1):.1f} %"
+    )
     for line in lines:
         if line["result"] in (SURVIVED, HARNESS):
             print(f"  {line['result']}: {line['id']}  {line['message']}")
@@ -237,13 +292,19 @@ def summary(lab: int, arch: str, lines: list[Line], listed: int) -> bool:
 
 
 def arguments() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(prog="grading.selftest.mutants", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("names", nargs="*", metavar="KIND-OR-PART-OF-AN-ID", help="grade only these, even if they were graded before")
-    parser.add_argument("--lab", type=int, nargs="+", choices=sorted(rubric.LABS), default=sorted(rubric.LABS))
+    parser = argparse.ArgumentParser(prog="grading.selftest.mutants", description=__doc__,
+                                     formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("names", nargs="*", metavar="KIND-OR-PART-OF-AN-ID",
+                        help="grade only these, even if they were graded before")
+    parser.add_argument("--lab", type=int, nargs="+", choices=sorted(rubric.LABS),
+                        default=sorted(rubric.LABS))
     parser.add_argument("--arch", nargs="+", choices=ARCHES, default=list(ARCHES))
-    parser.add_argument("--count", type=int, default=60, help="mutants of each lab, on each architecture")
-    parser.add_argument("--seed", help="what the choice follows from; default: that of the log, or a new one")
-    parser.add_argument("--jobs", type=int, default=1, help="the number of mutants that are graded at the same time")
+    parser.add_argument("--count", type=int, default=60,
+                        help="mutants of each lab, on each architecture")
+    parser.add_argument("--seed",
+                        help="what the choice follows from; default: that of the log, or a new one")
+    parser.add_argument("--jobs", type=int, default=1,
+                        help="the number of mutants that are graded at the same time")
     return parser.parse_args()
 
 

@@ -1,8 +1,8 @@
 """Makes small semantic changes to C and assembly, one or two lines each.
 
-Changes are made to the lines that a student writes: the solution's lines between `#if LAB_START ..` and `#endif`. Statements that
-order stores, wait for other CPUs or exclude them are also removed in the rest of the file, and two stores with such a statement
-between them are also exchanged there.
+Changes are made to the lines that a student writes: the solution's lines between `#if LAB_START ..`
+and `#endif`. Statements that order stores, wait for other CPUs or exclude them are also removed in
+the rest of the file, and two stores with such a statement between them are also exchanged there.
 """
 
 from __future__ import annotations
@@ -30,7 +30,8 @@ class Mutant:
     @property
     def id(self) -> str:
         """A name that does not change when other lines of the file change."""
-        return f"{self.file} {self.function}: {self.old} => {self.new}" + (f" #{self.nth}" if self.nth > 1 else "")
+        return f"{self.file} {self.function}: {self.old} => {self.new}" + (f" #{self.nth}"
+                                                                           if self.nth > 1 else "")
 
 
 @dataclass(frozen=True)
@@ -45,7 +46,8 @@ class Edit:
 
 def blanked(text: str) -> str:
     """The text with each character of a comment or a string replaced by a space."""
-    return re.sub(r'/\*.*?\*/|//[^\n]*|"(?:\\.|[^"\\\n])*"', lambda m: re.sub(r"[^\n]", " ", m[0]), text, flags=re.S)
+    return re.sub(r'/\*.*?\*/|//[^\n]*|"(?:\\.|[^"\\\n])*"', lambda m: re.sub(r"[^\n]", " ", m[0]),
+                  text, flags=re.S)
 
 
 def solution(lines: list[str], lab: int) -> list[bool]:
@@ -75,15 +77,22 @@ def functions(lines: list[str]) -> list[str]:
 
 # ---- C -------------------------------------------------------------------------
 
-EXCHANGED = {"<": "<=", "<=": "<", ">": ">=", ">=": ">", "==": "!=", "!=": "==", "+": "-", "-": "+", "&&": "||", "||": "&&", "&": "|",
-             "|": "&", "^": "|", "<<": ">>", ">>": "<<", "+=": "-=", "-=": "+=", "|=": "&=", "&=": "|=", "^=": "|=", "++": "--", "--": "++"}
+EXCHANGED = {
+    "<": "<=", "<=": "<", ">": ">=", ">=": ">", "==": "!=", "!=": "==", "+": "-", "-": "+",
+    "&&": "||", "||": "&&", "&": "|", "|": "&", "^": "|", "<<": ">>", ">>": "<<", "+=": "-=",
+    "-=": "+=", "|=": "&=", "&=": "|=", "^=": "|=", "++": "--", "--": "++"
+}
 OPERATOR = re.compile(r"(?<= )(?:[<>=!]=|&&|\|\||<<|>>|[-+|&^]=?|[<>])(?= |$)|\+\+|--")
 CONDITION = re.compile(r"\b(?:if|while) \(")
 NUMBER = re.compile(r"(?<![\w.])(0x[0-9a-fA-F]+|\d+)(?=[uUlL]*\b)")
 BARRIER = re.compile(r"\s*(?:smp_\w*mb|barrier)\(\);")
-WAITS = re.compile(r"\s*(?:synchronize_\w+|arch_sync\w*|preempt_\w+|mutex_\w+|text_alias_(?:open|close)|shadow_users_\w+)\(.*\);")
+WAITS = re.compile(
+    r"\s*(?:synchronize_\w+|arch_sync\w*|preempt_\w+|mutex_\w+|text_alias_(?:open|close)|shadow_users_\w+)\(.*\);"
+)
 STORE = re.compile(r"\s*(?:(?:WRITE_ONCE|shadow_store)\(.*\)|[^=]* = .*);$")
-NO_STATEMENT = re.compile(r"\s*(?:if|for|while|else|switch|case|do|[{}#;]|(?:const|struct|unsigned|long|int|u8|u16|u32|u64|bool|char|u?int\d+_t|static|extern)\b)")
+NO_STATEMENT = re.compile(
+    r"\s*(?:if|for|while|else|switch|case|do|[{}#;]|(?:const|struct|unsigned|long|int|u8|u16|u32|u64|bool|char|u?int\d+_t|static|extern)\b)"
+)
 
 
 def in_c(lines: list[str], code: list[str]) -> Iterator[Edit]:
@@ -124,13 +133,16 @@ def statements(code: list[str]) -> Iterator[Edit]:
     for at, line in enumerate(code):
         if not line.strip():
             continue
-        starts = not before or before.startswith("#") or before[-1] in ";{}):" or before.endswith("else")
+        starts = not before or before.startswith("#") or before[-1] in ";{}):" or before.endswith(
+            "else")
         before = line.rstrip()
-        if not starts or NO_STATEMENT.match(line) or not line.startswith("\t") or line.startswith("\treturn "):
+        if not starts or NO_STATEMENT.match(line) or not line.startswith("\t") or line.startswith(
+                "\treturn "):
             continue
         end = next((n for n in range(at, len(code)) if code[n].rstrip().endswith(";")), at)
         orders = bool(BARRIER.match(line) or WAITS.match(line))
-        yield Edit("order" if orders else "statement", at, [indent(line) + ";", *[""] * (end - at)], orders)
+        yield Edit("order" if orders else "statement", at, [indent(line) + ";", *[""] * (end - at)],
+                   orders)
         yield from exchanged(code, at)
 
 
@@ -139,22 +151,32 @@ def indent(line: str) -> str:
 
 
 def exchanged(code: list[str], at: int) -> Iterator[Edit]:
-    """Exchange the statement on this line with the next one at the same depth. A barrier between them stays between them."""
+    """Exchange the statement on this line with the next one at the same depth. A barrier between
+    them stays between them."""
     end = next((n for n in range(at + 1, len(code)) if not BARRIER.match(code[n])), at)
     pair = [code[at].rstrip(), code[end].rstrip()]
-    if all((STORE.match(line) or WAITS.match(line)) and not NO_STATEMENT.match(line) and indent(line) == indent(code[at]) for line in pair):
+    if all((STORE.match(line) or WAITS.match(line)) and not NO_STATEMENT.match(line)
+           and indent(line) == indent(code[at]) for line in pair):
         orders = end > at + 1 or any(WAITS.match(line) for line in pair)
-        yield Edit("order" if orders else "exchanged stores", at, [code[end], *code[at + 1:end], code[at]], orders)
+        yield Edit("order" if orders else "exchanged stores", at,
+                   [code[end], *code[at + 1:end], code[at]], orders)
 
 
 # ---- assembly -------------------------------------------------------------------
 
 INSTRUCTION = re.compile(r"(?:\w+:)?\s+([a-z][\w.]*)(?:\s+(\S.*?))?\s*$")
 REGISTER = re.compile(r"\b(?:a[0-7]|t[0-6]|s0|ra|x\d+|sp)\b(?!\()")
-OTHER = {"ra": "t0", "s0": "sp", "sp": "s0", "a7": "a6", "t6": "t5", "x17": "x16", "x29": "x30", "x30": "x29"}
-OFFSET = re.compile(r"(?<=#)[^:,\]\s][^,\]]*|(?<=, )[^,%()]*(?=\(\w+\)$)|(?<=, )-?(?:\d+|[A-Z_]+)(?=$)")
-OPPOSITE = {"beq": "bne", "bne": "beq", "blt": "bge", "bge": "blt", "bltu": "bgeu", "bgeu": "bltu", "beqz": "bnez", "bnez": "beqz",
-            "b.eq": "b.ne", "b.ne": "b.eq", "cbz": "cbnz", "cbnz": "cbz", "b.lo": "b.hs", "b.hs": "b.lo"}
+OTHER = {
+    "ra": "t0", "s0": "sp", "sp": "s0", "a7": "a6", "t6": "t5", "x17": "x16", "x29": "x30",
+    "x30": "x29"
+}
+OFFSET = re.compile(
+    r"(?<=#)[^:,\]\s][^,\]]*|(?<=, )[^,%()]*(?=\(\w+\)$)|(?<=, )-?(?:\d+|[A-Z_]+)(?=$)")
+OPPOSITE = {
+    "beq": "bne", "bne": "beq", "blt": "bge", "bge": "blt", "bltu": "bgeu", "bgeu": "bltu",
+    "beqz": "bnez", "bnez": "beqz", "b.eq": "b.ne", "b.ne": "b.eq", "cbz": "cbnz", "cbnz": "cbz",
+    "b.lo": "b.hs", "b.hs": "b.lo"
+}
 
 
 def in_assembly(lines: list[str], code: list[str]) -> Iterator[Edit]:
@@ -181,7 +203,8 @@ def words_of_assembly(match: re.Match[str]) -> Iterator[tuple[str, int, int, str
 
 
 def neighbour(register: str) -> str:
-    bank = "x29" if register == "sp" else f"{register[0]}{int(register[1:]) + 1}" if register[1:].isdigit() else ""
+    bank = "x29" if register == "sp" else f"{register[0]}{int(register[1:]) + 1}" if register[
+        1:].isdigit() else ""
     return OTHER.get(register) or bank
 
 
@@ -195,8 +218,8 @@ def mutants(file: str, text: str, lab: int) -> list[Mutant]:
         at, end = change.first, change.first + len(change.lines)
         if not (change.anywhere or all(ours[at:end])):
             continue
-        mutant = Mutant(file, at + 1, names[at], change.kind, shown(code[at:end]), shown(change.lines),
-                        "\n".join([*lines[:at], *change.lines, *lines[end:]]))
+        mutant = Mutant(file, at + 1, names[at], change.kind, shown(code[at:end]),
+                        shown(change.lines), "\n".join([*lines[:at], *change.lines, *lines[end:]]))
         seen[mutant.id] += 1
         found.append(replace(mutant, nth=seen[mutant.id]))
     return found
@@ -204,4 +227,5 @@ def mutants(file: str, text: str, lab: int) -> list[Mutant]:
 
 def shown(lines: list[str]) -> str:
     """The lines as one line, without comments."""
-    return re.sub(r"^;?$", LEFT_OUT, " / ".join(filter(None, (" ".join(blanked(line).split()) for line in lines))))
+    return re.sub(r"^;?$", LEFT_OUT,
+                  " / ".join(filter(None, (" ".join(blanked(line).split()) for line in lines))))

@@ -1,4 +1,5 @@
-"""Checks that each room of grading/ imports only itself and rooms before it in grading.ROOMS. Part of `make lint`."""
+"""Checks that each room of grading/ imports only itself and rooms before it in grading.ROOMS. Part
+of `make lint`."""
 
 from __future__ import annotations
 
@@ -18,10 +19,12 @@ def imported(file: Path) -> Iterator[str]:
     for node in ast.walk(ast.parse(file.read_text())):
         if isinstance(node, ast.ImportFrom) and node.module == "grading":
             yield from (name.name for name in node.names)
-        elif isinstance(node, ast.ImportFrom) and node.module and node.module.startswith("grading."):
+        elif isinstance(node,
+                        ast.ImportFrom) and node.module and node.module.startswith("grading."):
             yield node.module.removeprefix("grading.")
         elif isinstance(node, ast.Import):
-            yield from (name.name.removeprefix("grading.") for name in node.names if name.name.startswith("grading."))
+            yield from (name.name.removeprefix("grading.") for name in node.names
+                        if name.name.startswith("grading."))
 
 
 def wrong(grading: Path) -> list[str]:
@@ -29,8 +32,12 @@ def wrong(grading: Path) -> list[str]:
     found = []
     for index, room in enumerate(ROOMS):
         for file in sorted((grading / room).glob("*.py")):
-            found += [f"grading/{room}/{file.name} imports grading.{name}, which is not in a room before {room}/ (grading/__init__.py)"
-                      for name in imported(file) if name.split(".")[0] not in (*ROOMS[:index + 1], *ANYWHERE)]
+            found += [
+                f"grading/{room}/{file.name} imports grading.{name}, which is not in a room before "
+                f"{room}/ (grading/__init__.py)"
+                for name in imported(file)
+                if name.split(".")[0] not in (*ROOMS[:index + 1], *ANYWHERE)
+            ]
     return found
 
 

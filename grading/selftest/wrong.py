@@ -1,7 +1,10 @@
-"""Tests the grader: each wrong solution of a lab, and some right ones, must get the verdict written in its head.
+"""Tests the grader: each wrong solution of a lab, and some right ones, must get the verdict written
+in its head.
 
-    python3 -m grading.selftest.wrong                        all labs, both architectures, all wrong solutions; also solution and start
-    python3 -m grading.selftest.wrong --part [--seed N]      a twentieth of them, each on one architecture; each commit has its own
+    python3 -m grading.selftest.wrong                        all labs, both architectures, all wrong
+                                                             solutions; also solution and start
+    python3 -m grading.selftest.wrong --part [--seed N]      a twentieth of them, each on one
+                                                             architecture; each commit has its own
     python3 -m grading.selftest.wrong no-sync ... --lab 3    only these
     python3 -m grading.selftest.wrong no-sync ... --show     print diffs, grade nothing
 
@@ -9,10 +12,12 @@ A wrong solution is labs/<n>-<name>/wrong/NAME.edit: a head, a sentence, and how
 differs from the solution (grading/selftest/edits.py). The head:
 
     Verdict: panic, time-out     the verdict of `make grade` (grading/verdict.py); any one of these
-    Rung: one CPU, parents       for the verdict fail: the first lost rungs, in the order of the ladder
+    Rung: one CPU, parents       for the verdict fail: the first lost rungs, in the order of the
+                                 ladder
     Also: off                    rungs that may or may not be lost, depending on timing
     Mistake: wrong-offset        the mistakes that the report must name; it must name no others
-    Maybe: wrong-offset          mistakes that it may name or not, as the boot may reach a limit before it shows them
+    Maybe: wrong-offset          mistakes that it may name or not, as the boot may reach a limit
+                                 before it shows them
     Arch: arm64                  if it is a mistake on this architecture only
     CPUs: 4                      the number of CPUs; default: 1
 
@@ -49,9 +54,15 @@ from qemu.machine import ARCHES, ROOT
 SEED = 0x0123456789ABCDEF
 PART = 20  # .ci/run takes one of so many parts
 AT_ONCE = 16  # wrong solutions that one process grades
-BUDGET = 250_000_000, 1_500_000_000  # instructions on one CPU: up to lab 4; from lab 5 on, where -icount counts waiting too. Several times what a solution needs
+# instructions on one CPU: up to lab 4; from lab 5 on, where -icount counts waiting too. Several
+# times what a solution needs
+BUDGET = 250_000_000, 1_500_000_000
 # Warnings are not errors there: a wrong solution may have some.
-CLEAN = {name: value for name, value in os.environ.items() if name != "CI" and not name.startswith(("MAKE", "MFLAGS"))}
+CLEAN = {
+    name: value
+    for name, value in os.environ.items()
+    if name != "CI" and not name.startswith(("MAKE", "MFLAGS"))
+}
 TREE = ("boot", "kern", "labs", "grading", "qemu", ".ci", "Makefile")
 FIELDS = {"Verdict", "Rung", "Also", "Mistake", "Maybe", "Arch", "CPUs"}
 
@@ -70,7 +81,11 @@ class Wrong:
         lines = self.path.read_text().split("\n\n", 1)[0].splitlines()
         fields = dict(line.split(": ", 1) for line in lines if re.match(r"\w+: ", line))
         if len(fields) != len(lines) or not {"Verdict"} <= set(fields) <= FIELDS:
-            raise edits.refused(self.path, f"its head is not made of {', '.join(sorted(FIELDS))}, each once, then an empty line")
+            raise edits.refused(
+                self.path,
+                f"its head is not made of {', '.join(sorted(FIELDS))}, each once, then an empty "
+                f"line"
+            )
         return fields
 
     def listed(self, field: str) -> list[str]:
@@ -104,7 +119,8 @@ def shelf(lab: int) -> list[Wrong]:
 # ---- built -------------------------------------------------------------------
 
 def make(tree: Path, *words: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(["make", "-s", "-j2", "-C", str(tree), *words], capture_output=True, text=True, check=False, env=CLEAN)
+    return subprocess.run(["make", "-s", "-j2", "-C", str(tree), *words], capture_output=True,
+                          text=True, check=False, env=CLEAN)
 
 
 def images(lab: int, arches: tuple[str, ...], start: bool = False) -> list[str]:
@@ -113,9 +129,11 @@ def images(lab: int, arches: tuple[str, ...], start: bool = False) -> list[str]:
 
 def prepare(lab: int, whole: bool = False, arches: tuple[str, ...] = ARCHES) -> None:
     for start in (False, True) if whole else (False,):
-        done = make(ROOT, f"{'START' if start else 'LAB'}={lab}", *(f"build/{arch}/initrd.cpio" for arch in arches), *images(lab, arches, start))
+        done = make(ROOT, f"{'START' if start else 'LAB'}={lab}",
+                    *(f"build/{arch}/initrd.cpio" for arch in arches), *images(lab, arches, start))
         if done.returncode:
-            raise Unusable(f"{'the start of ' if start else ''}lab {lab} does not build:\n{done.stderr}")
+            raise Unusable(
+                f"{'the start of ' if start else ''}lab {lab} does not build:\n{done.stderr}")
 
 
 def scratch(lab: int, arch: str) -> Path:
@@ -123,11 +141,15 @@ def scratch(lab: int, arch: str) -> Path:
 
 
 def fresh(tree: Path, lab: int, arch: str) -> Path:
-    """Make the scratch tree anew: a copy of the sources and the built files, with the same times."""
+    """Make the scratch tree anew: a copy of the sources and the built files, with the same times.
+    """
     shutil.rmtree(tree, ignore_errors=True)
     tree.mkdir(parents=True)
-    built = ("build/.setup", f"build/{arch}/initrd.cpio", f"build/{arch}/include", f"build/{arch}/lab{lab}")
-    subprocess.run(["cp", "-a", "--parents", *TREE, *(name for name in built if (ROOT / name).exists()), tree], cwd=ROOT, check=True)
+    built = ("build/.setup", f"build/{arch}/initrd.cpio", f"build/{arch}/include",
+             f"build/{arch}/lab{lab}")
+    subprocess.run(
+        ["cp", "-a", "--parents", *TREE, *(name for name in built if (ROOT / name).exists()), tree],
+        cwd=ROOT, check=True)
     return tree
 
 
@@ -155,19 +177,27 @@ class Outcome:
 
     def __str__(self) -> str:
         named = f" ({', '.join(sorted(self.mistakes))})" if self.mistakes else ""
-        return self.verdict.value + (f": {', '.join(self.lost[:3])}" if self.lost and self.verdict == Verdict.FAIL else "") + named
+        return self.verdict.value + (f": {', '.join(self.lost[:3])}"
+                                     if self.lost and self.verdict == Verdict.FAIL else "") + named
 
 
-def grade(kernel: Kernel, lab: int, cpus: list[int], budget: int = session.BUDGET, seed: int = SEED, out: Path = ROOT / "build/wrong") -> report.Grade:
-    """Grade a kernel. Only boots with one CPU have the small budget: with several, a CPU may spin while the host runs no other."""
-    return report.judge(kernel.arch, lab, seed, [rubric.boot(kernel, lab, smp, seed, out, budget=budget if smp == 1 else session.BUDGET) for smp in cpus])
+def grade(kernel: Kernel, lab: int, cpus: list[int], budget: int = session.BUDGET, seed: int = SEED,
+          out: Path = ROOT / "build/wrong") -> report.Grade:
+    """Grade a kernel. Only boots with one CPU have the small budget: with several, a CPU may spin
+    while the host runs no other."""
+    return report.judge(kernel.arch, lab, seed, [
+        rubric.boot(kernel, lab, smp, seed, out, budget=budget if smp == 1 else session.BUDGET)
+        for smp in cpus
+    ])
 
 
 def outcome(graded: report.Grade) -> Outcome:
-    findings = [(r.rung.name, f) for r in graded.results for f in r.findings.values() if f and not f.need]
+    findings = [(r.rung.name, f) for r in graded.results for f in r.findings.values()
+                if f and not f.need]
     why = {f.why: f"{name}: {f.why}" for name, f in reversed(findings)}
-    return Outcome(graded.verdict, [r.rung.name for r in graded.results if r.lost], {f.mistake for _, f in findings if f.mistake},
-                   graded.points, list(reversed(why.values())))
+    return Outcome(graded.verdict, [r.rung.name for r in graded.results if r.lost],
+                   {f.mistake
+                    for _, f in findings if f.mistake}, graded.points, list(reversed(why.values())))
 
 
 def outcome_of(wrong: Wrong, arch: str) -> Outcome:
@@ -185,7 +215,10 @@ def differs(wrong: Wrong, got: Outcome) -> str:
         return f"the verdict must be {wrong.head['Verdict']}"
     lost = [rung for rung in got.lost if rung not in wrong.listed("Also")]
     if got.verdict == Verdict.FAIL and rungs != lost[:len(rungs)]:
-        return f"the rungs lost must begin with {', '.join(rungs)}, and begin with {', '.join(lost) or 'none'}"
+        return (
+            f"the rungs lost must begin with {', '.join(rungs)}, and begin with "
+            f"{', '.join(lost) or 'none'}"
+        )
     if mistakes != got.mistakes - set(wrong.listed("Maybe")):
         return f"the mistakes named must be {', '.join(sorted(mistakes)) or 'none'}"
     return ""
@@ -197,25 +230,33 @@ Todo = list[tuple[Wrong, str]]
 
 
 def chosen(options: argparse.Namespace) -> Todo:
-    """The wrong solutions to grade: each on all its architectures; or every twentieth on one architecture, so that forty seeds in a row have all."""
+    """The wrong solutions to grade: each on all its architectures; or every twentieth on one
+    architecture, so that forty seeds in a row have all."""
     todo = []
     for lab in options.lab:
         for at, wrong in enumerate(shelf(lab)):
-            turn = wrong.arches[(at // PART + options.seed // PART) % len(wrong.arches)] if (at + options.seed) % PART == 0 else ""
-            todo += [(wrong, arch) for arch in wrong.arches if arch in options.arch and (arch == turn or not options.part)
-                     and (wrong.name in options.names or not options.names)]
+            turn = wrong.arches[(at // PART + options.seed // PART) %
+                                len(wrong.arches)] if (at + options.seed) % PART == 0 else ""
+            todo += [(wrong, arch) for arch in wrong.arches
+                     if arch in options.arch and (arch == turn or not options.part) and (
+                         wrong.name in options.names or not options.names)]
     return todo
 
 
 def seed_of_files() -> int:
-    """A seed that follows from the files of the commit, so that every run on a commit grades the same wrong solutions. Without git: 0."""
-    done = subprocess.run(["git", "rev-parse", "HEAD^{tree}"], cwd=ROOT, capture_output=True, text=True, check=False)
+    """A seed that follows from the files of the commit, so that every run on a commit grades the
+    same wrong solutions. Without git: 0."""
+    done = subprocess.run(["git", "rev-parse", "HEAD^{tree}"], cwd=ROOT, capture_output=True,
+                          text=True, check=False)
     return int(done.stdout[:6] or "0", 16)
 
 
 def say(lab: int, arch: str, name: str, got: Outcome, bad: str, began: float) -> str:
     """Print the result. Returns the printed text if the result is wrong, else ''."""
-    text = f"{'FAIL' if bad else 'ok  '} lab {lab} {arch:7} {name:34} {got}, {time.monotonic() - began:.1f} s"
+    text = (
+        f"{'FAIL' if bad else 'ok  '} lab {lab} {arch:7} {name:34} {got}, "
+        f"{time.monotonic() - began:.1f} s"
+    )
     text += "\n     ".join(["", bad, *got.why]) if bad else ""
     print(text, flush=True)
     return text if bad else ""
@@ -224,22 +265,28 @@ def say(lab: int, arch: str, name: str, got: Outcome, bad: str, began: float) ->
 def end(lines: list[str], seconds: float) -> int:
     """Print the failures again at the end, and the totals. Returns the exit status."""
     failures = [line for line in lines if line]
-    print(*failures, f"{len(lines) - len(failures)} passed, {len(failures)} failed, {seconds:.0f} s", sep="\n")
+    print(*failures,
+          f"{len(lines) - len(failures)} passed, {len(failures)} failed, {seconds:.0f} s", sep="\n")
     return 1 if failures or not lines else 0
 
 
 def run(todo: Todo, whole: list[int], arches: list[str]) -> list[str]:
-    """Grade all, each architecture in its own process; also the solution and the start of the labs in `whole`. A process grades a few
-    and ends, because each of them keeps 50 MB of its kernel's tables in memory."""
+    """Grade all, each architecture in its own process; also the solution and the start of the labs
+    in `whole`. A process grades a few and ends, because each of them keeps 50 MB of its kernel's
+    tables in memory."""
     try:
         for lab in dict.fromkeys([*whole, *(wrong.lab for wrong, _ in todo)]):
             prepare(lab, whole=lab in whole)
     except Unusable as why:
         return [f"FAIL {why}"]
     lines = []
-    for some, labs in [([], whole), *((todo[at:at + AT_ONCE], []) for at in range(0, len(todo), AT_ONCE))]:
+    for some, labs in [([], whole),
+                       *((todo[at:at + AT_ONCE], []) for at in range(0, len(todo), AT_ONCE))]:
         done = side_by_side.run(partial(on_one, some, labs), arches, Console(quiet=True))
-        lines += [line for arch in arches for line in done.get(arch, [f"FAIL {arch}: its process died; the reason is printed above"])]
+        lines += [
+            line for arch in arches for line in done.get(
+                arch, [f"FAIL {arch}: its process died; the reason is printed above"])
+        ]
     return lines
 
 
@@ -259,9 +306,11 @@ def on_one(todo: Todo, whole: list[int], arch: str, _: side_by_side.Say) -> list
 def state(lab: int, arch: str, start: bool) -> str:
     """The solution has full marks, the start none."""
     began = time.monotonic()
-    kernel = Kernel(ROOT / f"{images(lab, (arch,), start)[0].removesuffix('Image')}callsite.elf", arch)
+    kernel = Kernel(ROOT / f"{images(lab, (arch,), start)[0].removesuffix('Image')}callsite.elf",
+                    arch)
     got = outcome(graded := grade(kernel, lab, [1, 4]))
-    right = got.points == (0 if start else graded.possible) and got.verdict == (Verdict.FAIL if start else Verdict.PASS)
+    right = got.points == (0 if start else graded.possible) and got.verdict == (
+        Verdict.FAIL if start else Verdict.PASS)
     bad = "" if right and not got.mistakes else f"{got.points} of {graded.possible} points"
     return say(lab, arch, "start" if start else "solution", got, bad, began)
 
@@ -281,13 +330,16 @@ def show(options: argparse.Namespace) -> int:
 
 
 def arguments() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(prog="grading.selftest.wrong", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(prog="grading.selftest.wrong", description=__doc__,
+                                     formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("names", nargs="*", metavar="NAME")
-    parser.add_argument("--lab", type=int, nargs="+", choices=sorted(rubric.LABS), default=sorted(rubric.LABS))
+    parser.add_argument("--lab", type=int, nargs="+", choices=sorted(rubric.LABS),
+                        default=sorted(rubric.LABS))
     parser.add_argument("--arch", nargs="+", choices=ARCHES, default=list(ARCHES))
     parser.add_argument("--part", action="store_true")
     parser.add_argument("--show", action="store_true")
-    parser.add_argument("--seed", type=int, default=seed_of_files(), help="which part; default: the commit's")
+    parser.add_argument("--seed", type=int, default=seed_of_files(),
+                        help="which part; default: the commit's")
     return parser.parse_args()
 
 

@@ -1,4 +1,5 @@
-"""A graded boot of labs 5 and 6: types the commands that use function_graph, and keeps their output as evidence."""
+"""A graded boot of labs 5 and 6: types the commands that use function_graph, and keeps their output
+as evidence."""
 
 from __future__ import annotations
 
@@ -13,20 +14,26 @@ from grading.session.session import GLOBS, WORKLOAD_SECONDS, Session, filters, m
 from grading.stimulus import workload
 from grading.text import graph_text
 
-# With these each printed line has its time, CPU and thread, and each closing brace has the function's name and return value.
+# With these each printed line has its time, CPU and thread, and each closing brace has the
+# function's name and return value.
 OPTIONS = ("funcgraph-abstime", "funcgraph-proc", "funcgraph-tail", "funcgraph-retval")
 INSTANCE = "instances/second/"
 BEFORE = "wl_begin"  # the first filter of the two users, replaced after they are registered
-MANY = 200_000_000  # instructions: enough for a command to end, even if one CPU waits for a CPU that is held
+# instructions: enough for a command to end, even if one CPU waits for a CPU that is held
+MANY = 200_000_000
 HANDS = 16
-KEEPERS = 4  # the shadow stack has room for the entry data of so many users, at the depth of the workload's calls
+# the shadow stack has room for the entry data of so many users, at the depth of the workload's
+# calls
+KEEPERS = 4
 FOR_EVER = 1_000_000  # seconds: a program that sleeps this long is killed
 LOOKS = 100  # times that the stacks are printed until the program sleeps
 
 
 def together(users: list[User]) -> Filter:
     names = frozenset(name for user in users for name in user.filter.names)
-    return Filter(" and ".join(" but ".join(filter(None, (u.filter.filter, u.filter.notrace))) for u in users), "", names)
+    return Filter(
+        " and ".join(" but ".join(filter(None, (u.filter.filter, u.filter.notrace)))
+                     for u in users), "", names)
 
 
 def hands(kernel: Kernel, seed: int) -> list[HandUser]:
@@ -35,11 +42,16 @@ def hands(kernel: Kernel, seed: int) -> list[HandUser]:
     kinds = ["keep"] * KEEPERS + ["skip"] * 3 + ["see"] * (HANDS - KEEPERS - 3)
     rng.shuffle(kinds)
     chosen = [rng.choice([*GLOBS, "wl_*"]) for _ in kinds]
-    return [HandUser(n, kind, glob, make_filter(kernel, glob, "").names) for n, (kind, glob) in enumerate(zip(kinds, chosen))]
+    return [
+        HandUser(n, kind, glob,
+                 make_filter(kernel, glob, "").names)
+        for n, (kind, glob) in enumerate(zip(kinds, chosen))
+    ]
 
 
 class GraphSession(Session):
-    """One boot with function_graph: one user, then two, then a user that is unregistered during the workload; then every function is traced."""
+    """One boot with function_graph: one user, then two, then a user that is unregistered during the
+    workload; then every function is traced."""
 
     def _talk(self, machine: Run, rng: random.Random) -> None:
         e = self._evidence
@@ -54,17 +66,22 @@ class GraphSession(Session):
         else:
             self._quiet(machine, f"mkdir {INSTANCE.rstrip('/')}")
             with machine.observer.ordering():
-                self._graph(machine, "two users", rng.getrandbits(64), [User("", chosen), User(INSTANCE, other)], BEFORE)
-            self._graph(machine, "one unregistered", rng.getrandbits(64), [User("", chosen), User(INSTANCE, everything, leaves=True)])
+                self._graph(machine, "two users", rng.getrandbits(64),
+                            [User("", chosen), User(INSTANCE, other)], BEFORE)
+            self._graph(machine, "one unregistered", rng.getrandbits(64),
+                        [User("", chosen),
+                         User(INSTANCE, everything, leaves=True)])
             self._quiet(machine, f"rmdir {INSTANCE.rstrip('/')}")
             with machine.observer.ordering():
-                self._by_hand(machine, rng.getrandbits(64), hands(self._kernel, rng.getrandbits(64)))
+                self._by_hand(machine, rng.getrandbits(64), hands(self._kernel,
+                                                                  rng.getrandbits(64)))
             self._slot_again(machine)
             self._walk(machine)
         self._frames_out(machine, Phase("frames out", rng.getrandbits(64), None))
         self._phase(machine, Phase("after", rng.getrandbits(64), None))
         e.text_at_end = self._text(machine)
-        if e.smp == 1 and not e.changed_at_rest(e.text_at_end):  # last of all: afterwards graph tracing may be off permanently
+        # last of all: afterwards graph tracing may be off permanently
+        if e.smp == 1 and not e.changed_at_rest(e.text_at_end):
             self._say("an interrupt at each instruction")
             e.interrupted = machine.observer.written()
             with machine.observer.recording(), machine.observer.ordering():
@@ -73,9 +90,11 @@ class GraphSession(Session):
         elif e.lab == 6 and e.smp > 1:
             self._leave_twice(machine)
 
-    def _graph(self, machine: Run, name: str, seed: int, users: list[User], rewritten: str = "") -> None:
-        """Run a workload with these users; a user that leaves does so during the workload. `rewritten`: a filter with which all users are registered; before the
-        workload each of them gets its own."""
+    def _graph(self, machine: Run, name: str, seed: int, users: list[User],
+               rewritten: str = "") -> None:
+        """Run a workload with these users; a user that leaves does so during the workload.
+        `rewritten`: a filter with which all users are registered; before the workload each of them
+        gets its own."""
         phase = Phase(name, seed, together(users), users=users, rewritten=rewritten)
         self._evidence.phases.append(phase)
         self._say(f"{name}: workload {seed:016x}, {phase.filter.filter if phase.filter else ''}")
@@ -97,16 +116,20 @@ class GraphSession(Session):
         for user in users:
             if user.leaves:
                 continue
-            user.trace = graph_text.parse(machine.console.command(f"cat {user.directory}trace", WORKLOAD_SECONDS))
+            user.trace = graph_text.parse(
+                machine.console.command(f"cat {user.directory}trace", WORKLOAD_SECONDS))
             for cpu in range(self._evidence.smp):
-                user.stats[cpu] = graph_text.stats(machine.console.command(f"cat {user.directory}per_cpu/cpu{cpu}/stats"))
+                user.stats[cpu] = graph_text.stats(
+                    machine.console.command(f"cat {user.directory}per_cpu/cpu{cpu}/stats"))
         for user in users:
             self._end(machine, user.filter, user.directory)
 
     def _kept(self, machine: Run) -> None:
         """Lab 5: a user that keeps data between entry and return."""
-        for line in ("echo sleep_ns > set_ftrace_filter", "echo 0 > options/sleep-time", "echo function_graph > current_tracer", "sleep 0.001",
-                     "echo nop > current_tracer", "echo 1 > options/sleep-time", "echo > set_ftrace_filter"):
+        for line in ("echo sleep_ns > set_ftrace_filter", "echo 0 > options/sleep-time",
+                     "echo function_graph > current_tracer", "sleep 0.001",
+                     "echo nop > current_tracer", "echo 1 > options/sleep-time",
+                     "echo > set_ftrace_filter"):
             self._quiet(machine, line)
 
     def _enabled(self, machine: Run, phase: Phase) -> None:
@@ -114,18 +137,25 @@ class GraphSession(Session):
         phase.files = {"enabled_functions": machine.console.command("cat enabled_functions")}
 
     def _leave_within(self, machine: Run, phase: Phase) -> None:
-        """Start the workload, and unregister the last user while a thread is held inside traced calls.
+        """Start the workload, and unregister the last user while a thread is held inside traced
+        calls.
 
-        With one CPU no thread is held: a workload is shorter than a time slice, so the user is unregistered before it or after it.
+        With one CPU no thread is held: a workload is shorter than a time slice, so the user is
+        unregistered before it or after it.
         """
-        begin, leave = f"workload {phase.seed:016x} &", f"echo nop > {phase.users[-1].directory}current_tracer"
+        begin, leave = (f"workload {phase.seed:016x} &",
+                        f"echo nop > {phase.users[-1].directory}current_tracer")
         if self._evidence.smp == 1:
             phase.output = machine.console.command(f"{begin} ; {leave}; wait", WORKLOAD_SECONDS)
             return
-        console, inside = machine.console, {s.address for s in self._kernel.sites if s.function.name == workload.WIDE}
+        console, inside = machine.console, {
+            s.address
+            for s in self._kernel.sites if s.function.name == workload.WIDE
+        }
         with interleaved(machine) as cpus:
             cpus.begin(begin)
-            held = cpus.reach(inside, insns=MANY)  # the first CPU here runs a thread: the workload's interrupts come later
+            # the first CPU here runs a thread: the workload's interrupts come later
+            held = cpus.reach(inside, insns=MANY)
             if held is not None:
                 cpus.serve(held)
             cpus.run(console.at_prompt, MANY)
@@ -147,27 +177,33 @@ class GraphSession(Session):
         with self._recorded(machine, phase):
             phase.output = self._workload(machine, seed)
         self._quiet(machine, "graph 0 off")
-        self._quiet(machine, f"graph 0 see {BEFORE}")  # now a slot in the middle is given to a new user
+        # now a slot in the middle is given to a new user
+        self._quiet(machine, f"graph 0 see {BEFORE}")
         for user in users:
             self._quiet(machine, f"graph {user.number} off")
 
     def _slot_again(self, machine: Run) -> None:
-        """A slot gets a second owner while a thread sleeps in a call with a frame of the first owner. When the thread wakes, `time` calls
-        printk while that old frame, with the first owner's data, is still on the shadow stack."""
+        """A slot gets a second owner while a thread sleeps in a call with a frame of the first
+        owner. When the thread wakes, `time` calls printk while that old frame, with the first
+        owner's data, is still on the shadow stack."""
         observer = machine.observer
         self._say("a slot gets a new user while a thread sleeps")
         first = observer.written()
         with observer.recording():
             self._quiet(machine, "graph 0 keep sleep_ns time_main")
             job = self._asleep(machine, f"time sleep {FOR_EVER}")
-            machine.console.command(f"graph 0 off; graph 1 see sleep_ns printk; kill {job}; wait; graph 1 off", WORKLOAD_SECONDS)
+            machine.console.command(
+                f"graph 0 off; graph 1 see sleep_ns printk; kill {job}; wait; graph 1 off",
+                WORKLOAD_SECONDS)
         self._evidence.slot_again = (first, observer.written())
 
     def _leave_twice(self, machine: Run) -> None:
-        """Two CPUs unregister one user. The first CPU is held at the first instruction of mutex_lock until the second has unregistered it and registered another."""
+        """Two CPUs unregister one user. The first CPU is held at the first instruction of
+        mutex_lock until the second has unregistered it and registered another."""
         self._say("two CPUs unregister one user")
         observer, at_prompt = machine.observer, machine.console.at_prompt
-        unregister, lock, left = map(self._kernel.symbol, ("unregister_ftrace_graph", "mutex_lock", "rare_left"))
+        unregister, lock, left = map(self._kernel.symbol,
+                                     ("unregister_ftrace_graph", "mutex_lock", "rare_left"))
         first = observer.written()
         with observer.recording():
             with interleaved(machine) as cpus:
@@ -187,7 +223,8 @@ class GraphSession(Session):
         machine.console.command(f"kill {job}; wait", WORKLOAD_SECONDS)
 
     def _asleep(self, machine: Run, program: str) -> str:
-        """Start a program, and print the stacks until one of them shows that it sleeps. Returns the number of its job."""
+        """Start a program, and print the stacks until one of them shows that it sleeps. Returns the
+        number of its job."""
         job = re.search(r"^\[(\d+)\]", machine.console.command(f"{program} &"), re.M)
         for _ in range(LOOKS):
             self._evidence.walk = machine.console.command("ps -s", WORKLOAD_SECONDS)
@@ -196,7 +233,8 @@ class GraphSession(Session):
         return job[1] if job else "1"
 
     def _frames_out(self, machine: Run, phase: Phase) -> None:
-        """Trace every function, and switch the tracer off at once: the thread that does so is still inside many traced calls."""
+        """Trace every function, and switch the tracer off at once: the thread that does so is still
+        inside many traced calls."""
         observer = machine.observer
         self._evidence.frames_out = (observer.written(), 0)
         with machine.observer.recording():

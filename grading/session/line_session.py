@@ -1,7 +1,8 @@
 """A graded boot on a machine at the far end of a serial line (grading/machine/line.py).
 
-There is no observer and no view of memory: the evidence is what the console printed. Only the rungs that have a check in CONSOLE of
-labs/<n>-<name>/checks.py are judged by it, and such a grade is not safe from a kernel that prints what it has not done.
+There is no observer and no view of memory: the evidence is what the console printed. Only the rungs
+that have a check in CONSOLE of labs/<n>-<name>/checks.py are judged by it, and such a grade is not
+safe from a kernel that prints what it has not done.
 """
 
 from __future__ import annotations
@@ -40,7 +41,8 @@ class Place:
 
     def switch(self, to: str) -> None:
         if self.power:
-            subprocess.run(f"{self.power} {to}", shell=True, check=True, timeout=POWER_SECONDS, stdin=subprocess.DEVNULL)
+            subprocess.run(f"{self.power} {to}", shell=True, check=True, timeout=POWER_SECONDS,
+                           stdin=subprocess.DEVNULL)
 
     @contextmanager
     def powered(self, log: Path) -> Iterator[LineConsole]:
@@ -57,7 +59,8 @@ class Place:
 class LineSession:
     """Labs 1 to 6; what other labs do with a tracer on is in line_parts.py."""
 
-    def __init__(self, kernel: Kernel, lab: int, seed: int, log: Path, place: Place, say: Callable[[str], None] = lambda text: None) -> None:
+    def __init__(self, kernel: Kernel, lab: int, seed: int, log: Path, place: Place,
+                 say: Callable[[str], None] = lambda text: None) -> None:
         self._evidence = Evidence(kernel.arch, lab, 1, seed, kernel, log, line=place.line)
         self._place = place
         self._say = say
@@ -102,32 +105,45 @@ class LineSession:
             self._phase(console, phase)
 
     def _phases(self, rng: random.Random) -> Iterator[Phase]:
-        """The phases with a tracer on: in labs 5 and 6 function_graph, and in lab 6 two users of it at once."""
+        """The phases with a tracer on: in labs 5 and 6 function_graph, and in lab 6 two users of it
+        at once."""
         kernel, lab = self._evidence.kernel, self._evidence.lab
         if lab < 3:
-            yield Phase("trace", rng.getrandbits(64), Filter("", "", frozenset(s.function.name for s in kernel.sites)))
+            yield Phase("trace", rng.getrandbits(64),
+                        Filter("", "", frozenset(s.function.name for s in kernel.sites)))
             return
         chosen = [[one] for one in filters(kernel, rng.getrandbits(64))]
         if lab == 6:
             chosen[1].append(filters(kernel, rng.getrandbits(64))[1])
         for number, together in enumerate(chosen, 1):
-            users = [User(directory, one) for directory, one in zip(("", INSTANCE), together)] if lab >= 5 else []
+            users = [User(directory, one)
+                     for directory, one in zip(("", INSTANCE), together)] if lab >= 5 else []
             names = frozenset(name for one in together for name in one.names)
-            yield Phase(f"trace {number}", rng.getrandbits(64), Filter(together[0].filter, together[0].notrace, names), users=users)
+            yield Phase(f"trace {number}", rng.getrandbits(64),
+                        Filter(together[0].filter, together[0].notrace, names), users=users)
 
     def _phase(self, console: LineConsole, phase: Phase) -> None:
         self._evidence.phases.append(phase)
         self._say(f"{phase.name}: workload {phase.seed:016x}")
         tracers = [("", phase.filter, "function")] if phase.filter else []
-        tracers = [(user.directory, user.filter, "function_graph") for user in phase.users] or tracers
+        tracers = [(user.directory, user.filter, "function_graph")
+                   for user in phase.users] or tracers
         begin, stop, end = list[str](), list[str](), list[str]()
         for at, chosen, tracer in tracers:
-            wanted = [(at + file, functions) for file, functions in zip(FILTERS, (chosen.filter, chosen.notrace)) if functions]
+            wanted = [(at + file, functions)
+                      for file, functions in zip(FILTERS, (chosen.filter, chosen.notrace))
+                      if functions]
             begin += [f"mkdir {at.rstrip('/')}"] if at else []
-            begin += [*(f"echo '{functions}' > {file}" for file, functions in wanted), f"echo {tracer} > {at}current_tracer"]
+            begin += [
+                *(f"echo '{functions}' > {file}" for file, functions in wanted),
+                f"echo {tracer} > {at}current_tracer"
+            ]
             begin += [f"echo 1 > {at}options/{option}" for option in OPTIONS if phase.users]
             stop.append(f"echo 0 > {at}tracing_on")
-            end += [f"echo nop > {at}current_tracer", f"echo 1 > {at}tracing_on", *(f"echo > {file}" for file, _ in wanted)]
+            end += [
+                f"echo nop > {at}current_tracer", f"echo 1 > {at}tracing_on",
+                *(f"echo > {file}" for file, _ in wanted)
+            ]
             end += [f"rmdir {at.rstrip('/')}"] if at else []
         phase.output = self._type(console, [*begin, f"workload {phase.seed:016x}", *stop])
         for user in phase.users:

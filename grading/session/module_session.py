@@ -1,4 +1,5 @@
-"""A graded boot of lab 7: loads and removes near and far modules while tracers are on, and keeps the output as evidence."""
+"""A graded boot of lab 7: loads and removes near and far modules while tracers are on, and keeps
+the output as evidence."""
 
 from __future__ import annotations
 
@@ -10,7 +11,8 @@ from pathlib import Path
 from grading.elf.elf import KERNEL_BASE, Kernel, Site
 from grading.elf.link import PAGE
 from grading.elf.module import TRAMPOLINE, Module, ModuleFile
-from grading.evidence.evidence import Coming, Complaint, Filter, Going, Held, Loaded, Overwritten, Phase, Redirected, Visit
+from grading.evidence.evidence import (Coming, Complaint, Filter, Going, Held, Loaded, Overwritten,
+                                       Phase, Redirected, Visit)
 from grading.machine.hold import interleaved
 from grading.machine.machine import Run
 from grading.machine.observer import Config
@@ -21,26 +23,33 @@ from grading.text.trace_text import parse
 from grading.truth import truth
 from qemu.isa.common import Way
 
-NEAR, FAR = 1 << 20, 256 << 20  # a module this far from the stubs is in reach; a module this far from KERNEL_BASE is out of reach
+# a module this far from the stubs is in reach; a module this far from KERNEL_BASE is out of reach
+NEAR, FAR = 1 << 20, 256 << 20
 SCHEDULED = KERNEL_BASE + FAR  # where a module of the schedules is; other modules are further away
 FAR_PAGES = (512 << 20) // PAGE
 ROOM = 8  # pages for a module
 GRAPHED = re.compile(r"\| +(\w+ \[\w+\])\(\)")
-# The tracers of instances. (That of the top directory selects all functions of each module that is loaded.) SECOND does the same,
-# REQUEST has a :mod: request for the module, OTHER selects only a function of the workload, GRAPH is function_graph.
-SECOND, REQUEST, OTHER, GRAPH = "instances/second/", "instances/request/", "instances/other/", "instances/graph/"
+# The tracers of instances. (That of the top directory selects all functions of each module that is
+# loaded.) SECOND does the same, REQUEST has a :mod: request for the module, OTHER selects only a
+# function of the workload, GRAPH is function_graph.
+SECOND, REQUEST, OTHER, GRAPH = ("instances/second/", "instances/request/", "instances/other/",
+                                 "instances/graph/")
 
-# By case: the functions that are traced while a thread of a module sleeps. They decide which shadow frames the thread has then.
+# By case: the functions that are traced while a thread of a module sleeps. They decide which shadow
+# frames the thread has then.
 INSIDE = {
     "the function": "{}_nap",  # a frame of a module's function, which returns to the kernel
     "its return address": "sleep_ns",  # a frame of a kernel's function, which returns to the module
-    "below the top": "{}_nap *schedule",  # a frame of a module's function, and above it a frame of the kernel's functions only
+    # a frame of a module's function, and above it a frame of the kernel's functions only
+    "below the top": "{}_nap *schedule",
 }
 
 
 def inside(near: Module, far: Module) -> Iterator[tuple[Module, Module, tuple[str, str]]]:
-    """The module in which a thread sleeps, the other module, and the case, with what is traced: each case in each module."""
-    return ((module, other, case) for module, other in ((near, far), (far, near)) for case in INSIDE.items())
+    """The module in which a thread sleeps, the other module, and the case, with what is traced:
+    each case in each module."""
+    return ((module, other, case) for module, other in ((near, far), (far, near))
+            for case in INSIDE.items())
 
 
 def _file(kernel: Kernel, name: str) -> ModuleFile:
@@ -53,20 +62,22 @@ def scheduled(kernel: Kernel) -> tuple[Module, ...]:
 
 
 def modules(kernel: Kernel, seed: int) -> tuple[Module, Module, Module, Module]:
-    """At addresses that the seed chooses: one module near; another one far; the first module again, at that far address; and once more, ROOM pages above it."""
+    """At addresses that the seed chooses: one module near; another one far; the first module again,
+    at that far address; and once more, ROOM pages above it."""
     rng = random.Random(seed)
     one, two = (_file(kernel, name) for name in rng.sample(("maple", "pine"), 2))
     lowest = kernel.symbol("_end") + -kernel.symbol("_end") % PAGE
     pages = (kernel.symbol("ftrace_stubs") + NEAR - lowest) // PAGE - ROOM
     far = SCHEDULED + rng.randrange(ROOM, FAR_PAGES) * PAGE
-    return one.at(lowest + rng.randrange(pages) * PAGE), two.at(far), one.at(far), one.at(far + ROOM * PAGE)
+    return one.at(lowest +
+                  rng.randrange(pages) * PAGE), two.at(far), one.at(far), one.at(far + ROOM * PAGE)
 
 
 class ModuleSession(Session):
     """One boot. Modules are named by where they are: near or far."""
 
-    def __init__(self, kernel: Kernel, lab: int, smp: int, seed: int, log: Path, say: Callable[[str], None] = lambda text: None,
-                 budget: int = BUDGET) -> None:
+    def __init__(self, kernel: Kernel, lab: int, smp: int, seed: int, log: Path,
+                 say: Callable[[str], None] = lambda text: None, budget: int = BUDGET) -> None:
         super().__init__(kernel, lab, smp, seed, log, say, budget)
         self._near, self._far, self._successor, self._other = modules(kernel, seed)
         self._placed = self._near, self._other, self._successor, self._far
@@ -118,12 +129,17 @@ class ModuleSession(Session):
         self._quiet(machine, f"insmod {module.name} at={module.base:#x}")
 
     def _remove(self, machine: Run, module: Module) -> None:
-        """If the module's records are still in the list after its removal, the boot ends: the kernel would read freed memory."""
+        """If the module's records are still in the list after its removal, the boot ends: the
+        kernel would read freed memory."""
         first, line = machine.observer.written(), f"rmmod {module.name}"
         self._quiet(machine, line)
         unlinks = self._kernel.symbol("profile_forget_modules")
-        if not self._evidence.complaint and not any(r.addr == unlinks for r in machine.observer.records(first)):
-            self._evidence.complaint = Complaint(line, ["nothing, but unlink_sites() was not called: the module's records are still in the list"], "")
+        if not self._evidence.complaint and not any(r.addr == unlinks
+                                                    for r in machine.observer.records(first)):
+            self._evidence.complaint = Complaint(line, [
+                "nothing, but unlink_sites() was not called: the module's records are still in the "
+                "list"
+            ], "")
 
     def _physical(self, machine: Run, module: Module) -> dict[int, int]:
         """The physical address of each page of the module's text."""
@@ -142,13 +158,20 @@ class ModuleSession(Session):
         self._end(machine, Filter("x", "x", frozenset()), at)
 
     def _visit(self, machine: Run, name: str, all_: Sequence[Loaded], rng: random.Random) -> None:
-        """Run seeded calls in each of these modules, on several CPUs if there are several, while all their functions are traced."""
+        """Run seeded calls in each of these modules, on several CPUs if there are several, while
+        all their functions are traced."""
         cpus = range(self._evidence.smp)
-        runs = [seeded.SeededRun(loaded.module, rng.getrandbits(64), cpu) for loaded in all_ for cpu in cpus[:2]]
-        visit = Visit(name, runs, frozenset(n for loaded in all_ for n in loaded.module.names), list(all_))
+        runs = [
+            seeded.SeededRun(loaded.module, rng.getrandbits(64), cpu) for loaded in all_
+            for cpu in cpus[:2]
+        ]
+        visit = Visit(name, runs, frozenset(n for loaded in all_ for n in loaded.module.names),
+                      list(all_))
         self._evidence.visits.append(visit)
         self._say(f"{name}: {', '.join(run.command for run in runs)}")
-        self._quiet(machine, f"echo '{' '.join(f'{loaded.module.name}_*' for loaded in all_)}' > set_ftrace_filter")
+        self._quiet(
+            machine,
+            f"echo '{' '.join(f'{loaded.module.name}_*' for loaded in all_)}' > set_ftrace_filter")
         if self._evidence.complaint:
             return
         self._quiet(machine, "echo function > current_tracer")
@@ -158,21 +181,25 @@ class ModuleSession(Session):
         self._clear(machine)
 
     def _run(self, machine: Run, visit: Visit, beside: list[str]) -> None:
-        """Run all of a visit's runs at the same time, and meanwhile these commands, one after the other."""
+        """Run all of a visit's runs at the same time, and meanwhile these commands, one after the
+        other."""
         console = machine.console
         with machine.observer.recording():
             visit.first = machine.observer.written()
             if self._evidence.smp == 1:
-                visit.output = "\n".join(console.command(run.command, WORKLOAD_SECONDS) for run in visit.runs)
+                visit.output = "\n".join(
+                    console.command(run.command, WORKLOAD_SECONDS) for run in visit.runs)
             else:
                 jobs = [f"taskset -c {run.cpu} {run.command} &" for run in visit.runs]
-                visit.output = console.command(" ; ".join([*jobs, *beside, "wait"]), WORKLOAD_SECONDS)
+                visit.output = console.command(" ; ".join([*jobs, *beside, "wait"]),
+                                               WORKLOAD_SECONDS)
             self._trace(machine)
             visit.last = machine.observer.written()
         visit.trace = parse(console.command("cat trace", WORKLOAD_SECONDS))
 
     def _come_and_go(self, machine: Run, rng: random.Random) -> None:
-        """Calls in one module on two CPUs, while the other module is loaded and removed on a third."""
+        """Calls in one module on two CPUs, while the other module is loaded and removed on a third.
+        """
         for stays, goes, far in ((self._far, self._near, True), (self._near, self._far, False)):
             runs = [seeded.SeededRun(stays, rng.getrandbits(64), cpu) for cpu in (0, 1, 0, 1)]
             visit = Visit(f"{goes.name} comes and goes", runs, stays.names | goes.names, [])
@@ -182,7 +209,10 @@ class ModuleSession(Session):
             self._insert(machine, stays)
             visit.loaded = [Loaded(stays, far, traced=self._text_of(machine, stays))]
             self._quiet(machine, "echo > trace")
-            change = [f"taskset -c 2 insmod {goes.name} at={goes.base:#x}", f"taskset -c 2 rmmod {goes.name}"]
+            change = [
+                f"taskset -c 2 insmod {goes.name} at={goes.base:#x}",
+                f"taskset -c 2 rmmod {goes.name}"
+            ]
             self._run(machine, visit, 3 * change)
             self._clear(machine)
             self._remove(machine, stays)
@@ -201,7 +231,10 @@ class ModuleSession(Session):
         for at in instances:
             self._quiet(machine, f"mkdir {at.rstrip('/')}")
             if at in (REQUEST, OTHER):
-                self._begin(machine, Filter(f":mod:{module.name}" if at == REQUEST else "wl_begin", "", frozenset()), "function", at)
+                self._begin(
+                    machine,
+                    Filter(f":mod:{module.name}" if at == REQUEST else "wl_begin", "", frozenset()),
+                    "function", at)
             else:
                 self._all_that_come(machine, "function_graph" if at == GRAPH else "function", at)
         if instances != (OTHER,):
@@ -227,9 +260,11 @@ class ModuleSession(Session):
             self._quiet(machine, f"rmdir {at.rstrip('/')}")
 
     def _going(self, machine: Run) -> None:
-        """The far module is removed while it is traced. Then the other module is loaded at its address; it has the same functions with other names."""
+        """The far module is removed while it is traced. Then the other module is loaded at its
+        address; it has the same functions with other names."""
         going = self._evidence.going = Going(self._far, Loaded(self._successor, True))
-        self._say(f"{self._far.name} is removed, and {self._successor.name} is loaded at its address")
+        self._say(
+            f"{self._far.name} is removed, and {self._successor.name} is loaded at its address")
         self._insert(machine, self._far)
         self._begin(machine, Filter(f"{self._far.name}_*", "", frozenset()))
         going.first = machine.observer.written()
@@ -247,14 +282,15 @@ class ModuleSession(Session):
             going.files[file + when] = machine.console.command(f"cat {file}")
 
     def _held(self, machine: Run, module: Module, ops: int) -> None:
-        """A module is loaded while this many ops that may change pc select all functions of modules that are loaded. If it is one op, another one is then to
-        select the module's functions."""
+        """A module is loaded while this many ops that may change pc select all functions of modules
+        that are loaded. If it is one op, another one is then to select the module's functions."""
         self._say(f"{module.name} comes, {ops} op{'s' * (ops > 1)} may change pc")
         for number in range(ops):
             self._quiet(machine, f"op {number} hold !*")
         if self._evidence.complaint:
             return
-        machine.console.command(f"insmod {module.name} at={module.base:#x}")  # the kernel says for which functions there are two ops
+        # the kernel says for which functions there are two ops
+        machine.console.command(f"insmod {module.name} at={module.base:#x}")
         held = Held(ops, Loaded(module, module is self._far, traced=self._text_of(machine, module)))
         self._evidence.held.append(held)
         if ops == 1:
@@ -267,13 +303,14 @@ class ModuleSession(Session):
         self._remove(machine, module)
 
     def _inside(self, machine: Run) -> None:
-        """A thread of a module sleeps in a call that function_graph traces, and another module, which lies below it or above, is loaded and
-        removed. Then the thread wakes up."""
+        """A thread of a module sleeps in a call that function_graph traces, and another module,
+        which lies below it or above, is loaded and removed. Then the thread wakes up."""
         said = self._evidence.inside
         for module, other, (case, traced) in inside(self._near, self._far):
             self._say(f"rmmod {module.name} while a call is inside it")
             self._insert(machine, module)
-            self._begin(machine, Filter(traced.format(module.name), "", frozenset()), "function_graph")
+            self._begin(machine, Filter(traced.format(module.name), "", frozenset()),
+                        "function_graph")
             self._quiet(machine, f"echo nap > /proc/{module.name}")
             said[case] = machine.console.command(f"rmmod {module.name}")
             stays = module.name in machine.console.command("cat /proc/modules")
@@ -292,7 +329,8 @@ class ModuleSession(Session):
     # ---- trampolines and sites that are overwritten ----
 
     def _overwritten(self, machine: Run, rng: random.Random) -> None:
-        """Overwrite a far module's trampolines, then a call site of another module. This comes last, because disabled records stay disabled."""
+        """Overwrite a far module's trampolines, then a call site of another module. This comes
+        last, because disabled records stay disabled."""
         loaded = self._load(machine, self._far, True)
         self._quiet(machine, f"mkdir {SECOND.rstrip('/')}")
         self._all_that_come(machine, at=SECOND)
@@ -306,10 +344,14 @@ class ModuleSession(Session):
             self._comes_overwritten(machine, Loaded(self._near, False), rng)
 
     def _redirected(self, machine: Run, loaded: Loaded, rng: random.Random) -> None:
-        """Make the trampolines lead elsewhere, each time in another way. The kernel must notice it when a function begins to be traced (one CPU);
-        when a second tracer selects it, and when no tracer selects it any more (four CPUs)."""
+        """Make the trampolines lead elsewhere, each time in another way. The kernel must notice it
+        when a function begins to be traced (one CPU); when a second tracer selects it, and when no
+        tracer selects it any more (four CPUs)."""
         names = [name.split(" ")[0] for name in sorted(loaded.module.names)]
-        ways = [self._kernel.isa.aside(TRAMPOLINE), *(self._kernel.isa.flipped(*bit) for bit in self._bits(len(names) - 1, rng))]
+        ways = [
+            self._kernel.isa.aside(TRAMPOLINE),
+            *(self._kernel.isa.flipped(*bit) for bit in self._bits(len(names) - 1, rng))
+        ]
         self._say(f"other trampolines in {loaded.module.name}")
         if self._evidence.smp > 1:
             self._quiet(machine, f"echo '{' '.join(names)}' > set_ftrace_filter")
@@ -317,20 +359,27 @@ class ModuleSession(Session):
             self._also_traced(machine, loaded, names.pop())
         for n, way in enumerate(ways[:len(names)]):
             if self._evidence.smp > 1:
-                line = f"echo '{' '.join(names[n + 1:])}' > set_ftrace_filter" if names[n + 1:] else "echo nop > current_tracer"
-                self._redirect(machine, loaded, range(loaded.module.stubs), way, "no longer traced", line)
+                line = f"echo '{' '.join(names[n + 1:])}' > set_ftrace_filter" if names[
+                    n + 1:] else "echo nop > current_tracer"
+                self._redirect(machine, loaded, range(loaded.module.stubs), way, "no longer traced",
+                               line)
             else:
-                machine.console.command(f"echo {names[n]} > set_ftrace_filter")  # a tracer that should not be on may refuse it
-                self._redirect(machine, loaded, range(loaded.module.stubs), way, "traced", "echo function > current_tracer")
+                # a tracer that should not be on may refuse it
+                machine.console.command(f"echo {names[n]} > set_ftrace_filter")
+                self._redirect(machine, loaded, range(loaded.module.stubs), way, "traced",
+                               "echo function > current_tracer")
 
     def _bits(self, count: int, rng: random.Random) -> list[tuple[int, int]]:
-        """Bits to change, as (word of a trampoline, bit): the lowest bit of each executed word, and random others."""
+        """Bits to change, as (word of a trampoline, bit): the lowest bit of each executed word, and
+        random others."""
         executed = self._kernel.isa.executed
         lowest = [(word, 0) for word in range(executed)]
-        return lowest + rng.sample([(word, bit) for word in range(executed) for bit in range(1, 32)], count - executed)
+        return lowest + rng.sample([(word, bit) for word in range(executed)
+                                    for bit in range(1, 32)], count - executed)
 
     def _also_traced(self, machine: Run, loaded: Loaded, name: str) -> None:
-        """A second tracer selects this function while the trampoline that its site calls leads elsewhere. The trampoline that it will call is right."""
+        """A second tracer selects this function while the trampoline that its site calls leads
+        elsewhere. The trampoline that it will call is right."""
         module, isa = loaded.module, self._kernel.isa
         site = next(s for s in module.sites if s.function.name == f"{name} [{module.name}]")
         called = isa.jump(site.address, loaded.word(self._text_of(machine, module), site.address))
@@ -338,14 +387,17 @@ class ModuleSession(Session):
         self._quiet(machine, f"echo {name} > {OTHER}set_ftrace_filter")
         if called and module.is_trampoline(called[0]):
             number = (called[0] - module.room) // TRAMPOLINE
-            self._redirect(machine, loaded, range(number, number + 1), isa.aside(TRAMPOLINE), "traced twice", f"echo function > {OTHER}current_tracer")
+            self._redirect(machine, loaded, range(number, number + 1), isa.aside(TRAMPOLINE),
+                           "traced twice", f"echo function > {OTHER}current_tracer")
 
-    def _redirect(self, machine: Run, loaded: Loaded, numbers: range, way: Way, wanted: str, line: str) -> None:
+    def _redirect(self, machine: Run, loaded: Loaded, numbers: range, way: Way, wanted: str,
+                  line: str) -> None:
         """Overwrite these trampolines, and type the line, which a kernel must refuse."""
         module, where = loaded.module, self._physical(machine, loaded.module)
         for number in range(module.stubs):
             right = loaded.trampoline(loaded.rest, number)
-            for at, word in zip(range(module.trampoline(number), module.trampoline(number + 1), 4), way(right) if number in numbers else right):
+            for at, word in zip(range(module.trampoline(number), module.trampoline(number + 1), 4),
+                                way(right) if number in numbers else right):
                 self._write(machine, where, at, word)
         redirected = Redirected(loaded, wanted, before=self._text_of(machine, module))
         self._evidence.redirected.append(redirected)
@@ -355,7 +407,9 @@ class ModuleSession(Session):
 
     def _allow_writes(self, machine: Run) -> None:
         """Clear ftrace_disabled, which a kernel sets when it has refused to write a site."""
-        machine.write(self._machine.load_address() + self._kernel.symbol("ftrace_disabled") - KERNEL_BASE, b"\0")
+        machine.write(
+            self._machine.load_address() + self._kernel.symbol("ftrace_disabled") - KERNEL_BASE,
+            b"\0")
 
     @staticmethod
     def _write(machine: Run, where: dict[int, int], at: int, word: int) -> None:
@@ -366,36 +420,46 @@ class ModuleSession(Session):
         where, was = self._physical(machine, loaded.module), self._text_of(machine, loaded.module)
         for site, word in words.items():
             self._write(machine, where, site.address, word)
-        self._evidence.overwritten_sites = [Overwritten(loaded, site, word, loaded.word(was, site.address), before=self._text_of(machine, loaded.module))
-                                            for site, word in words.items()]
+        self._evidence.overwritten_sites = [
+            Overwritten(loaded, site, word, loaded.word(was, site.address),
+                        before=self._text_of(machine, loaded.module))
+            for site, word in words.items()
+        ]
 
     def _chosen(self, module: Module, count: int, rng: random.Random) -> list[Site]:
         """Random sites of functions that do not run when the module is removed."""
         self._say(f"other words at call sites of {module.name}")
-        return rng.sample([s for s in module.sites if s.function.name != module.named("exit")], count)
+        return rng.sample([s for s in module.sites if s.function.name != module.named("exit")],
+                          count)
 
     def _comes_overwritten(self, machine: Run, loaded: Loaded, rng: random.Random) -> None:
-        """Load a module while a tracer selects its functions. Before the first of them is traced, one of its call sites gets an
-        instruction without effect that is not the nop."""
+        """Load a module while a tracer selects its functions. Before the first of them is traced,
+        one of its call sites gets an instruction without effect that is not the nop."""
         module, [site] = loaded.module, self._chosen(loaded.module, 1, rng)
         with interleaved(machine) as cpus:
             cpus.begin(f"insmod {module.name} at={module.base:#x}")
             if cpus.reach({self._kernel.symbol("ftrace_add_table")}, insns=LINE_INSNS) is not None:
-                self._overwrite(machine, loaded, {site: self._kernel.isa.idle(rng.randrange(1 << 30))})
+                self._overwrite(machine, loaded,
+                                {site: self._kernel.isa.idle(rng.randrange(1 << 30))})
         printed = machine.console.wait_ready(WORKLOAD_SECONDS)
         for was in self._evidence.overwritten_sites:
             was.printed, was.after = printed, self._text_of(machine, module)
 
     def _goes_overwritten(self, machine: Run, loaded: Loaded, rng: random.Random) -> None:
-        """Remove a far module while it is traced. Some of its call sites call addresses at which no trampoline begins."""
+        """Remove a far module while it is traced. Some of its call sites call addresses at which no
+        trampoline begins."""
         module, after = loaded.module, b""
         first, last = module.trampoline(0), module.trampoline(module.stubs)
         targets = [first - 4, first + 4, last, module.functions[0].start]
-        self._overwrite(machine, loaded, {site: self._kernel.isa.call(site.address, target, self._kernel.link_register)
-                                          for site, target in zip(self._chosen(module, len(targets), rng), targets)})
+        self._overwrite(
+            machine, loaded, {
+                site: self._kernel.isa.call(site.address, target, self._kernel.link_register)
+                for site, target in zip(self._chosen(module, len(targets), rng), targets)
+            })
         with interleaved(machine) as cpus:
             cpus.begin(f"rmmod {module.name}")
-            if cpus.reach({self._kernel.symbol("profile_forget_modules")}, insns=LINE_INSNS) is not None:
+            if cpus.reach({self._kernel.symbol("profile_forget_modules")},
+                          insns=LINE_INSNS) is not None:
                 after = self._text_of(machine, module)
         printed = machine.console.wait_ready(WORKLOAD_SECONDS)
         for was in self._evidence.overwritten_sites:

@@ -1,4 +1,5 @@
-"""A graded boot of lab 8: probes on the instructions of a program for grading and of the workload, kretprobes, live patches."""
+"""A graded boot of lab 8: probes on the instructions of a program for grading and of the workload,
+kretprobes, live patches."""
 
 from __future__ import annotations
 
@@ -20,21 +21,28 @@ STAYS = 3  # of them stay registered, while the others are unregistered and regi
 
 
 def chosen(kernel: Kernel, rng: random.Random) -> list[int]:
-    """One instruction in each of a few functions of the workload, which is executed once in each call."""
-    names = [n for n in workload.FUNCTIONS if n not in ("wl_begin", "wl_end") and probes.entered_with(kernel, n)]
+    """One instruction in each of a few functions of the workload, which is executed once in each
+    call."""
+    names = [
+        n for n in workload.FUNCTIONS
+        if n not in ("wl_begin", "wl_end") and probes.entered_with(kernel, n)
+    ]
     return [rng.choice(probes.entered_with(kernel, name)) for name in rng.sample(names, AT_ONCE)]
 
 
 class ProbeSession(Session):
-    """One boot with probes: on each instruction of a function, then on the workload, then others."""
+    """One boot with probes: on each instruction of a function, then on the workload, then others.
+    """
 
     def __init__(self, kernel: Kernel, lab: int, smp: int, seed: int, log: Path,
-                 say: Callable[[str], None] = lambda text: None, budget: int = 2_000_000_000) -> None:
+                 say: Callable[[str],
+                               None] = lambda text: None, budget: int = 2_000_000_000) -> None:
         super().__init__(kernel, lab, smp, seed, log, say, budget)
         self._evidence.probed = chosen(kernel, random.Random(seed))
 
     def _config(self) -> Config:
-        return probes.add(self._kernel, truth.config(self._kernel, self._machine), self._evidence.probed)
+        return probes.add(self._kernel, truth.config(self._kernel, self._machine),
+                          self._evidence.probed)
 
     def _talk(self, machine: Run, rng: random.Random) -> None:
         e = self._evidence
@@ -44,7 +52,8 @@ class ProbeSession(Session):
             return
         self._hits(machine, Phase("probes", rng.getrandbits(64), None))
         self._come_and_go(machine, Phase("come and go", rng.getrandbits(64), None))
-        for words in ("moves", "nested", "traps", "stale", f"returns {rng.getrandbits(32):#x}", "patches"):
+        for words in ("moves", "nested", "traps", "stale", f"returns {rng.getrandbits(32):#x}",
+                      "patches"):
             self._probe(machine, words)
         self._phase(machine, Phase("after", rng.getrandbits(64), None))
         e.text_at_end = self._text(machine)
@@ -71,7 +80,8 @@ class ProbeSession(Session):
         e.phases.append(phase)
         with self._part(machine, phase.name):
             for number, address in enumerate(e.probed):
-                self._quiet(machine, f"probe at {number} {address:#x}{' post' if number % 2 else ''}")
+                self._quiet(machine,
+                            f"probe at {number} {address:#x}{' post' if number % 2 else ''}")
             phase.text = self._text(machine)
             phase.first = machine.observer.written()
             yield
@@ -85,7 +95,10 @@ class ProbeSession(Session):
             phase.output = self._workload(machine, phase.seed)
 
     def _come_and_go(self, machine: Run, phase: Phase) -> None:
-        """A workload while some of the probes stay, and the others are unregistered and registered again."""
-        line = f"workload {phase.seed:016x} & ; probe turns {STAYS} {len(self._evidence.probed)}; wait"
+        """A workload while some of the probes stay, and the others are unregistered and registered
+        again."""
+        line = (
+            f"workload {phase.seed:016x} & ; probe turns {STAYS} {len(self._evidence.probed)}; wait"
+        )
         with self._probed(machine, phase):
             phase.output = machine.console.command(line, WORKLOAD_SECONDS)

@@ -1,4 +1,5 @@
-"""The boot of the schedules: plays a lab's schedules one after the other (see grading/stimulus/schedules.py)."""
+"""The boot of the schedules: plays a lab's schedules one after the other (see
+grading/stimulus/schedules.py)."""
 
 from __future__ import annotations
 
@@ -26,8 +27,9 @@ PROBES = "kern/ftrace/probes/kprobes.c"  # and so are these, in lab 8
 class ScheduleSession(Session):
     """A boot with two CPUs: one makes changes, the other makes traced calls."""
 
-    def __init__(self, kernel: Kernel, lab: int, seed: int, log: Path, say: Callable[[str], None], budget: int,
-                 changes: tuple[Change, ...], files: Sequence[str], only: str = "", again: bool = False, when_held: WhenHeld | None = None) -> None:
+    def __init__(self, kernel: Kernel, lab: int, seed: int, log: Path, say: Callable[[str], None],
+                 budget: int, changes: tuple[Change, ...], files: Sequence[str], only: str = "",
+                 again: bool = False, when_held: WhenHeld | None = None) -> None:
         super().__init__(kernel, lab, 2, seed, log, say, budget)
         self._evidence.boot = SCHEDULES
         self._changes = changes
@@ -56,9 +58,14 @@ class ScheduleSession(Session):
         for change in self._changes:
             if fnmatchcase(change.name, self._only.partition(":")[0] or "*"):
                 self._say(f"schedules: {change.name}")
-                player.play(change, CHOSEN, random.Random(rng.getrandbits(64)), self._only, self._again)
+                player.play(change, CHOSEN, random.Random(rng.getrandbits(64)), self._only,
+                            self._again)
         player.end()
         if self._only and not any(p.runs for p in e.played):
             names = [str(s) for p in e.played for s in p.todo]
-            raise Stopped(Verdict.HARNESS, f"SCHEDULE={self._only} is not a schedule of this kernel. Its changes are "
-                          f"{', '.join(c.name for c in self._changes)}; a schedule has the form {names[-1] if names else 'change:step:place'}")
+            raise Stopped(
+                Verdict.HARNESS,
+                f"SCHEDULE={self._only} is not a schedule of this kernel. Its changes are "
+                f"{', '.join(c.name for c in self._changes)}; a schedule has the form "
+                f"{names[-1] if names else 'change:step:place'}"
+            )

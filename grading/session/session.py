@@ -22,9 +22,13 @@ from grading.verdict import Stopped, Verdict, blamed
 from qemu.machine import ROOT, Machine
 
 BUDGET = 4_000_000_000  # instructions that one CPU may execute in a graded boot
-PRINTED = 4 << 20  # bytes that a boot may print: the solutions print 0.2 MiB, and a UART takes 7 seconds for 4
-BEGINNING = 200_000  # observer records that are read if the log was too small: as many as a boot of a right solution needs. A million take 500 MiB
-BOOT_SECONDS = 60  # from power-on to the first prompt; for the whole boot: LONGEST in grading/machine/machine.py
+# bytes that a boot may print: the solutions print 0.2 MiB, and a UART takes 7 seconds for 4
+PRINTED = 4 << 20
+# observer records that are read if the log was too small: as many as a boot of a right solution
+# needs. A million take 500 MiB
+BEGINNING = 200_000
+# from power-on to the first prompt; for the whole boot: LONGEST in grading/machine/machine.py
+BOOT_SECONDS = 60
 FILTERS = "set_ftrace_filter", "set_ftrace_notrace"
 WORKLOAD_SECONDS = 90  # for one run of the seeded workload
 
@@ -37,7 +41,9 @@ def filters(kernel: Kernel, seed: int) -> list[Filter]:
     """Two filters: the whole workload, and one that the seed chooses."""
     rng = random.Random(seed)
     glob = rng.choice(GLOBS)
-    exact = " ".join(rng.sample([n for n in workload.FUNCTIONS if n not in ("wl_begin", "wl_end")], rng.randint(2, 8)))
+    exact = " ".join(
+        rng.sample([n for n in workload.FUNCTIONS if n not in ("wl_begin", "wl_end")],
+                   rng.randint(2, 8)))
     but = rng.choice([g for g in GLOBS if g != "wl_[!lt]*"])
     chosen = rng.choice([(glob, ""), (exact, ""), ("wl_*", but)])
     return [make_filter(kernel, "wl_*", ""), make_filter(kernel, *chosen)]
@@ -51,8 +57,8 @@ def make_filter(kernel: Kernel, select: str, notrace: str) -> Filter:
 
 
 def spoil(kernel: Kernel, seed: int, smp: int) -> Spoilt:
-    """Choose a call site and the word to write there: with one CPU an instruction without effect that is not the nop, with several a call
-    of another function than the tracer."""
+    """Choose a call site and the word to write there: with one CPU an instruction without effect
+    that is not the nop, with several a call of another function than the tracer."""
     rng = random.Random(seed)
     site = rng.choice([s for s in kernel.sites if s.function.name in workload.FUNCTIONS])
     word = kernel.isa.idle(rng.randrange(1 << 30))
@@ -62,14 +68,15 @@ def spoil(kernel: Kernel, seed: int, smp: int) -> Spoilt:
 
 
 def made_with(kernel: Kernel) -> Path:
-    """The folder of the initrd and of modules/, which the initrd has: a grade has copies of them beside the kernel's; the build has them one folder higher."""
+    """The folder of the initrd and of modules/, which the initrd has: a grade has copies of them
+    beside the kernel's; the build has them one folder higher."""
     folder = kernel.path.absolute().parent
     return folder if (folder / "initrd.cpio").exists() else ROOT / "build" / kernel.arch
 
 
 def machine_of(kernel: Kernel, lab: int, smp: int) -> Machine:
-    return Machine(kernel.arch, smp, image=kernel.path.with_name("Image"), icount=lab >= 5 and smp == 1,
-                   initrd=made_with(kernel) / "initrd.cpio" if lab >= 7 else None)
+    return Machine(kernel.arch, smp, image=kernel.path.with_name("Image"), icount=lab >= 5
+                   and smp == 1, initrd=made_with(kernel) / "initrd.cpio" if lab >= 7 else None)
 
 
 class Session:
@@ -87,19 +94,23 @@ class Session:
         """Boot, type all commands, power off, and return the evidence."""
         e, began = self._evidence, time.monotonic()
         try:
-            with blamed(), Run(self._machine, e.log, self._config(), self._budget, PRINTED) as machine:
+            with blamed(), Run(self._machine, e.log, self._config(), self._budget,
+                               PRINTED) as machine:
                 try:
                     with e.judged():
                         self._boot_and_off(machine)
-                        machine.check_limits()  # the limits may have been passed since the last check
+                        # the limits may have been passed since the last check
+                        machine.check_limits()
                 except Stopped as stopped:
                     e.verdict, e.why = stopped.verdict, stopped.why
                     e.panic = panic_of(machine.console.transcript())
-                    e.whereabouts, e.came_from = machine.whereabouts() if e.verdict == Verdict.TIMEOUT else ([], [])
+                    e.whereabouts, e.came_from = machine.whereabouts(
+                    ) if e.verdict == Verdict.TIMEOUT else ([], [])
                 with e.judged():
                     self._collect(machine)
         except Stopped as stopped:
-            if not e.why or stopped.verdict == Verdict.HARNESS:  # the evidence of a boot that ended early may be incomplete
+            # the evidence of a boot that ended early may be incomplete
+            if not e.why or stopped.verdict == Verdict.HARNESS:
                 e.verdict, e.why = stopped.verdict, stopped.why
         finally:
             e.seconds = time.monotonic() - began
@@ -114,7 +125,8 @@ class Session:
     def _collect(self, machine: Run) -> None:
         self._say("reading what was executed")
         if machine.observer.lost() and not self._evidence.why:
-            raise Stopped(Verdict.HARNESS, f"the observer's log is too small by {machine.observer.lost()} records")
+            raise Stopped(Verdict.HARNESS,
+                          f"the observer's log is too small by {machine.observer.lost()} records")
         if not machine.observer.loaded():
             raise Stopped(Verdict.HARNESS, "QEMU did not load the observer")
         if self._evidence.phases and not self._evidence.phases[-1].last:  # it ended early
@@ -153,7 +165,8 @@ class Session:
                 self._quiet(machine, "entry")
         self._phase(machine, Phase("after", rng.getrandbits(64), None))
         e.text_at_end = self._text(machine)
-        if e.lab >= 3 and e.right_results():  # a tracer that breaks the workload would break the shell too
+        # a tracer that breaks the workload would break the shell too
+        if e.lab >= 3 and e.right_results():
             self._quiet(machine, "echo function > current_tracer")
             e.text_traced = self._text(machine)
             self._quiet(machine, "echo nop > current_tracer; echo > trace")
@@ -170,9 +183,11 @@ class Session:
                 e.files[name] = machine.console.command(f"cat {name}")
 
     def _registers(self, machine: Run, seed: int) -> None:
-        """Trace a caller with a pattern in every register, then the workload, by a tracer that overwrites every register that it may.
+        """Trace a caller with a pattern in every register, then the workload, by a tracer that
+        overwrites every register that it may.
 
-        The workload runs only if the first was right: a tracer that loses registers would crash the kernel.
+        The workload runs only if the first was right: a tracer that loses registers would crash the
+        kernel.
         """
         e, lab = self._evidence, self._evidence.lab
         if lab == 3:
@@ -181,7 +196,8 @@ class Session:
             pattern = Phase("registers", 0, None)
             with self._recorded(machine, pattern):
                 self._quiet(machine, "registers")
-            e.truth = truth.read(self._kernel, machine.observer.records(pattern.first, pattern.last))
+            e.truth = truth.read(self._kernel,
+                                 machine.observer.records(pattern.first, pattern.last))
         kept = lab < 3 and e.smp > 1 or e.registers_kept()
         if kept and lab == 1 and e.smp == 1:
             self._say("registers, step by step")
@@ -189,7 +205,8 @@ class Session:
             machine.console.wait_ready(WORKLOAD_SECONDS)
         if kept and not e.steps.why:
             self._say(f"registers: workload {seed:016x}")
-            phase = e.overwritten = Phase("overwritten registers", seed, make_filter(self._kernel, "registers_call wl_*", ""))
+            phase = e.overwritten = Phase("overwritten registers", seed,
+                                          make_filter(self._kernel, "registers_call wl_*", ""))
             with self._recorded(machine, phase):
                 phase.output = machine.console.command(f"registers {seed:016x}", WORKLOAD_SECONDS)
         if lab == 3:
@@ -206,7 +223,8 @@ class Session:
     def _text(self, machine: Run) -> bytes:
         assert machine.observer
         lo, hi = self._kernel.text
-        text, before = machine.memory(self._machine.load_address(), hi - lo), machine.observer.written()
+        text, before = machine.memory(self._machine.load_address(),
+                                      hi - lo), machine.observer.written()
         if not self._evidence.spoilt:  # afterwards text has a word that the harness wrote
             self._evidence.texts.append((before, text))
         return text
@@ -216,29 +234,37 @@ class Session:
         for cpu, physical in (machine.mapped(text) or {0: 0}).items():
             if physical != loaded:
                 where = f"{physical:#x}" if physical else "no address"
-                raise Stopped(Verdict.FAIL, f"{when}: the page tables of CPU {cpu} map text, {text:#x}, to {where}, and must map it to {loaded:#x}")
-        self._evidence.alias.append((when, machine.writable(loaded, loaded + self._kernel.text[1] - text)))
+                raise Stopped(
+                    Verdict.FAIL,
+                    f"{when}: the page tables of CPU {cpu} map text, {text:#x}, to {where}, and "
+                    f"must map it to {loaded:#x}"
+                )
+        self._evidence.alias.append(
+            (when, machine.writable(loaded, loaded + self._kernel.text[1] - text)))
 
     def _refused(self, machine: Run, spoilt: Spoilt) -> None:
-        """Overwrite a call site. The kernel must notice it when tracing begins (one CPU) or ends (four CPUs). This comes last, because such
-        a kernel starts no further tracer."""
+        """Overwrite a call site. The kernel must notice it when tracing begins (one CPU) or ends
+        (four CPUs). This comes last, because such a kernel starts no further tracer."""
         console, name = machine.console, spoilt.site.function.name
         self._say(f"another word at the call site of {name}")
-        begin, end = [f"echo {name} > set_ftrace_filter", "echo function > current_tracer"], ["echo nop > current_tracer"]
+        begin, end = [f"echo {name} > set_ftrace_filter",
+                      "echo function > current_tracer"], ["echo nop > current_tracer"]
         if self._evidence.smp > 1:
             for line in begin:
                 self._quiet(machine, line)
-        machine.write(self._machine.load_address() + spoilt.site.address - KERNEL_BASE, spoilt.word.to_bytes(4, "little"))
+        machine.write(self._machine.load_address() + spoilt.site.address - KERNEL_BASE,
+                      spoilt.word.to_bytes(4, "little"))
         with self._recorded(machine, spoilt):
-            spoilt.printed = "".join(console.command(line) for line in (end if self._evidence.smp > 1 else begin))
+            spoilt.printed = "".join(
+                console.command(line) for line in (end if self._evidence.smp > 1 else begin))
             spoilt.text = self._text(machine)
             self._alias(machine, "after a site was refused")
             spoilt.output = self._workload(machine, spoilt.seed)
 
     def _phase(self, machine: Run, phase: Phase) -> None:
         self._evidence.phases.append(phase)
-        self._say(f"{phase.name}: workload {phase.seed:016x}" + (f", filter '{phase.filter.filter}'"
-                                                               if phase.filter and phase.filter.filter else ""))
+        self._say(f"{phase.name}: workload {phase.seed:016x}" + (
+            f", filter '{phase.filter.filter}'" if phase.filter and phase.filter.filter else ""))
         console = machine.console
         with self._recorded(machine, phase) if self._evidence.lab < 3 else nullcontext():
             if phase.filter:  # in labs 1 and 2 every function is traced as soon as the tracer is on
@@ -257,13 +283,15 @@ class Session:
             self._end(machine, phase.filter)
 
     def _in_order(self, machine: Run, *commands: str) -> list[str]:
-        """Run commands that must print nothing, while the observer logs the order of stores. Returns what each command printed."""
+        """Run commands that must print nothing, while the observer logs the order of stores.
+        Returns what each command printed."""
         with machine.observer.ordering():
             return [self._quiet(machine, command) for command in commands]
 
     def _live_filter(self, machine: Run) -> None:
         """Write the filter of an op that is registered."""
-        self._in_order(machine, "echo 'wl_leaf_*' > set_ftrace_filter", "echo function > current_tracer", "echo 'wl_pick_*' > set_ftrace_filter",
+        self._in_order(machine, "echo 'wl_leaf_*' > set_ftrace_filter",
+                       "echo function > current_tracer", "echo 'wl_pick_*' > set_ftrace_filter",
                        "echo nop > current_tracer", "echo > set_ftrace_filter")
 
     def _trials(self, machine: Run, todo: list[Trial]) -> None:
@@ -278,7 +306,10 @@ class Session:
                 if op not in running:
                     [said[op]] = self._in_order(machine, op.command)
             trial.lacks = next((op for op in trial.ops if said[op]), None)
-            trial.unmade = f"'{trial.lacks.command}' was refused, {FROM.sub('', said[trial.lacks].splitlines()[0])}" if trial.lacks else ""
+            trial.unmade = (
+                f"'{trial.lacks.command}' was refused, "
+                f"{FROM.sub('', said[trial.lacks].splitlines()[0])}"
+                if trial.lacks else "")
             running = set(trial.ops)
             if trial.refused:
                 trial.printed = machine.console.command(trial.refused.command).strip()
@@ -293,7 +324,8 @@ class Session:
             self._in_order(machine, f"op {op.number} off")
 
     def _quiet(self, machine: Run, command: str) -> str:
-        """Run a command that must print nothing. The first time that one prints something, that is kept as complaint. Returns the output."""
+        """Run a command that must print nothing. The first time that one prints something, that is
+        kept as complaint. Returns the output."""
         said = machine.console.command(command).strip()
         if said and not self._evidence.complaint:
             lines = [re.sub(r"^\w+: current_tracer: ", "", line) for line in said.splitlines()]
@@ -301,12 +333,15 @@ class Session:
             self._evidence.complaint = Complaint(command, lines[:2], error[0] if error else "")
         return said
 
-    def _begin(self, machine: Run, chosen: Filter, tracer: str = "function", at: str = "") -> dict[str, str]:
-        """Start a tracer with this filter, in the tracefs directory `at`. Returns, in lab 4, what the filter's files print."""
+    def _begin(self, machine: Run, chosen: Filter, tracer: str = "function",
+               at: str = "") -> dict[str, str]:
+        """Start a tracer with this filter, in the tracefs directory `at`. Returns, in lab 4, what
+        the filter's files print."""
         for file, functions in zip(FILTERS, (chosen.filter, chosen.notrace)):
             if functions:
                 self._quiet(machine, f"echo '{functions}' > {at}{file}")
-        printed = {file: machine.console.command(f"cat {file}") for file in FILTERS} if self._evidence.lab == 4 else {}
+        printed = {file: machine.console.command(f"cat {file}")
+                   for file in FILTERS} if self._evidence.lab == 4 else {}
         self._quiet(machine, f"echo {tracer} > {at}current_tracer")
         return printed
 
@@ -324,5 +359,6 @@ class Session:
 def panic_of(text: str) -> str:
     lines = text.split("\n")
     start = next((i for i, line in enumerate(lines) if "panic:" in line), None)
-    refused = [line for line in lines[:start] if line.startswith(("ftrace: refused", "ftrace:   "))]  # the refused sites, with the expected words
+    # the refused sites, with the expected words
+    refused = [line for line in lines[:start] if line.startswith(("ftrace: refused", "ftrace:   "))]
     return "\n".join(refused[-6:] + (lines[start:start + 40] if start is not None else []))

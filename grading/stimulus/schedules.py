@@ -1,21 +1,23 @@
 """Plays schedules: interleavings of one CPU's change of the tracer with another CPU's traced call.
 
-CPU A executes a shell command that changes the tracer (registers an op, unregisters it, replaces a filter); CPU B makes a traced
-call. A's *steps* are the stores, fences and grace periods of the handed-in files that it executes; B's *places* are its call site
-and the tracer's functions that its call runs. Both are read from the observer's log of one run without any stop. A schedule:
+CPU A executes a shell command that changes the tracer (registers an op, unregisters it, replaces a
+filter); CPU B makes a traced call. A's *steps* are the stores, fences and grace periods of the
+handed-in files that it executes; B's *places* are its call site and the tracer's functions that its
+call runs. Both are read from the observer's log of one run without any stop. A schedule:
 
     1. A runs up to a step.                            4. Both run until B's call has returned.
     2. B runs up to a place in its call.               5. Both run until the change has ended.
     3. A runs until the change ends or it must wait.   6. B calls once more.
 
     unregister:ftrace_shutdown+0x98:op_see      the change, A's step, B's place
-    unregister:ftrace_shutdown+0x98             without a place: B makes its whole call in step 2, and there are no steps 3 and 4
+    unregister:ftrace_shutdown+0x98             without a place: B makes its whole call in step 2,
+                                                and there are no steps 3 and 4
 
-A is held at its step only, where it has no spinlock that B needs. At the end of step 3 it may be anywhere, in the scheduler too, with
-a lock that CPU B waits for.
+A is held at its step only, where it has no spinlock that B needs. At the end of step 3 it may be
+anywhere, in the scheduler too, with a lock that CPU B waits for.
 
-The observer's log shows what each of B's calls did; which ops it must run depends on whether the change had ended. A schedule that
-fails is played again by its name: SCHEDULE=...
+The observer's log shows what each of B's calls did; which ops it must run depends on whether the
+change had ended. A schedule that fails is played again by its name: SCHEDULE=...
 """
 
 from __future__ import annotations
@@ -42,19 +44,24 @@ STOPS = "stop_machine"
 CHANGER, CALLER = 0, 1  # the CPUs of A and of B
 LINE_INSNS = 400_000_000  # instructions for a command of the shell
 CALL_INSNS = 5_000_000  # instructions for a call, and the sleep of the thread that makes it
-OWN_FRAME = re.compile(r"\(sp\)|\(s0\)|\[sp\b|\[x29\b")  # an access of the function's own stack frame, which no other CPU reads
-EACH_INSNS, EACH_SECONDS = 50_000_000, 4.0  # a boot's limits grow by this with each schedule: several times what a schedule takes
-AGAIN = 2  # so many executions of an instruction in a loop are steps: later iterations are like the second one
+# an access of the function's own stack frame, which no other CPU reads
+OWN_FRAME = re.compile(r"\(sp\)|\(s0\)|\[sp\b|\[x29\b")
+# a boot's limits grow by this with each schedule: several times what a schedule takes
+EACH_INSNS, EACH_SECONDS = 50_000_000, 4.0
+# so many executions of an instruction in a loop are steps: later iterations are like the second one
+AGAIN = 2
 
 
 @dataclass(frozen=True)
 class Change:
-    """What A does: a command, and the function that makes the change. The change has ended when that function returns.
+    """What A does: a command, and the function that makes the change. The change has ended when
+    that function returns.
 
-    first, last: commands before and after all schedules of the change; before, after: those of each schedule.
-    stays: the ops (or users of function_graph) that run in every call. comes: those that run in each call that begins after the change
-    has ended. goes: those that run in no such call; and when the change has ended, no earlier call is still in them.
-    inside: names of B's places, besides those that its call is seen to pass.
+    first, last: commands before and after all schedules of the change; before, after: those of each
+    schedule. stays: the ops (or users of function_graph) that run in every call. comes: those that
+    run in each call that begins after the change has ended. goes: those that run in no such call;
+    and when the change has ended, no earlier call is still in them. inside: names of B's places,
+    besides those that its call is seen to pass.
     """
 
     name: str
@@ -96,29 +103,39 @@ class Played:
     change: Change
     todo: list[Schedule] = field(default_factory=list)  # all schedules
     planned: int = 0  # how many of them must be played
-    insns: int = 0  # instructions that A executed from its first step to the end of the change, in the run without any stop
+    # instructions that A executed from its first step to the end of the change, in the run without
+    # any stop
+    insns: int = 0
     runs: list[ScheduleRun] = field(default_factory=list)
 
 
 def stepping(kernel: Kernel, sources: Iterable[str], also: tuple[str, ...] = ()) -> dict[int, str]:
-    """The name of each step, by its address: the instructions of these files whose effect other CPUs can see, and the grace period.
-    `also`: prefixes of further instructions."""
+    """The name of each step, by its address: the instructions of these files whose effect other
+    CPUs can see, and the grace period. `also`: prefixes of further instructions."""
     code = kernel.code_of(*sources)
-    text = subprocess.run([f"{kernel.isa.cross}objdump", "-d", "--no-show-raw-insn", "-j", ".text", f"--start-address={min(code)[0]:#x}",
-                           f"--stop-address={max(code)[1]:#x}", str(kernel.path)], capture_output=True, text=True, check=True).stdout
+    text = subprocess.run([
+        f"{kernel.isa.cross}objdump", "-d", "--no-show-raw-insn", "-j", ".text",
+        f"--start-address={min(code)[0]:#x}", f"--stop-address={max(code)[1]:#x}",
+        str(kernel.path)
+    ], capture_output=True, text=True, check=True).stdout
     found, before = {}, ""
     for line in re.finditer(r"^ *([0-9a-f]{16}):\s+(\S+)(.*)$", text, re.M):
         address = int(line[1], 16)
-        again = line[3] == before  # arch_sync_line() stores a word that was just loaded from the same place
-        if line[2].startswith((*kernel.isa.stores, *also)) and not again and not OWN_FRAME.search(line[3]) and any(lo <= address < hi for lo, hi in code):
+        # arch_sync_line() stores a word that was just loaded from the same place
+        again = line[3] == before
+        if line[2].startswith(
+            (*kernel.isa.stores, *also)) and not again and not OWN_FRAME.search(line[3]) and any(
+                lo <= address < hi for lo, hi in code):
             found[address] = kernel.name_at(address)
         before = line[3]
     grace = kernel.symbol("synchronize_sched")
     return {**found, grace: kernel.name_at(grace)}
 
 
-def some(schedules: list[Schedule], most: int, rng: random.Random, again: bool = False) -> list[Schedule]:
-    """All schedules in which B makes its whole call, all with A's first step, and at most `most` of the others. `again`: only these others."""
+def some(schedules: list[Schedule], most: int, rng: random.Random,
+         again: bool = False) -> list[Schedule]:
+    """All schedules in which B makes its whole call, all with A's first step, and at most `most` of
+    the others. `again`: only these others."""
     always = {s for s in schedules if not s.inside or s.step == schedules[0].step}
     others = [s for s in schedules if s not in always]
     chosen = (set() if again else always) | set(rng.sample(others, min(most, len(others))))
@@ -129,40 +146,53 @@ WhenHeld = Callable[[Run, Schedule, Cpus], None]  # called when the CPUs of a sc
 
 
 class Player:
-    """Plays the schedules of one change after the other. Between two schedules all CPUs run freely."""
+    """Plays the schedules of one change after the other. Between two schedules all CPUs run freely.
+    """
 
-    def __init__(self, kernel: Kernel, sources: Iterable[str], when_held: WhenHeld | None = None) -> None:
+    def __init__(self, kernel: Kernel, sources: Iterable[str],
+                 when_held: WhenHeld | None = None) -> None:
         self.when_held = when_held
         self.played: list[Played] = []
         self.kernel = kernel
         self._steps = stepping(kernel, sources)
-        self._stopping = [stop, *returns.ends(kernel, STOPS)] if (stop := kernel.symbol(STOPS)) else []  # where A's stop_machine() begins and ends
+        # where A's stop_machine() begins and ends
+        self._stopping = [stop, *returns.ends(kernel, STOPS)] if (stop :=
+                                                                  kernel.symbol(STOPS)) else []
         own = kernel.symbol("__ftrace_text_start"), kernel.symbol("__ftrace_text_end")
         self._places = {f.start: f.name for f in kernel.functions if own[0] <= f.start < own[1]}
         site = next(s.address for s in kernel.sites if s.function.name == CALLED)
         self._site = kernel.name_at(site)
-        if kernel.symbol(returns.HANDLER):  # the body of a function whose return is patched is a place too
+        # the body of a function whose return is patched is a place too
+        if kernel.symbol(returns.HANDLER):
             self._places[site + 4] = kernel.name_at(site + 4)
 
     def config(self, config: Config, changes: Iterable[Change]) -> Config:
-        """Add the addresses of all steps and places, and of the ends of all changes, to the observer's configuration."""
-        for address in {*self._steps, *self._places, *self._stopping, *(a for change in changes for a in returns.ends(self.kernel, change.ends))}:
+        """Add the addresses of all steps and places, and of the ends of all changes, to the
+        observer's configuration."""
+        for address in {
+                *self._steps, *self._places, *self._stopping,
+                *(a for change in changes for a in returns.ends(self.kernel, change.ends))
+        }:
             config.add("hit", address)
         return config
 
     def begin(self, machine: Run) -> None:
         self.machine = machine
         base = machine.machine.load_address() - KERNEL_BASE
-        self._wanted, self._made = base + self.kernel.symbol("calls_wanted"), base + self.kernel.symbol("calls_made")
+        self._wanted, self._made = base + self.kernel.symbol(
+            "calls_wanted"), base + self.kernel.symbol("calls_made")
         machine.console.command(f"calls {CALLER} &")
 
-    def play(self, change: Change, most: int, rng: random.Random, only: str = "", again: bool = False) -> None:
-        """Play the schedules of a change: those that are always played, but not `again`, and `most` random ones; or those whose names match `only`."""
+    def play(self, change: Change, most: int, rng: random.Random, only: str = "",
+             again: bool = False) -> None:
+        """Play the schedules of a change: those that are always played, but not `again`, and `most`
+        random ones; or those whose names match `only`."""
         played = Played(change)
         self.played.append(played)
         self._lines(change.first)
         todo, played.insns = self._dry(change)
-        chosen = [s for s in todo if fnmatchcase(str(s), only)] if only else some(todo, most, rng, again)
+        chosen = [s for s in todo
+                  if fnmatchcase(str(s), only)] if only else some(todo, most, rng, again)
         played.todo, played.planned = todo, len(chosen)
         self.machine.grant(EACH_INSNS * len(chosen), EACH_SECONDS * len(chosen))
         for schedule in chosen:
@@ -185,29 +215,42 @@ class Player:
                 raise Stopped(Verdict.FAIL, f"'{line}' printed: {said.strip()}")
 
     def _dry(self, change: Change) -> tuple[list[Schedule], int]:
-        """Run the change without any stop. Returns all its schedules, with A's steps in the order of their execution, and the number of A's instructions."""
+        """Run the change without any stop. Returns all its schedules, with A's steps in the order
+        of their execution, and the number of A's instructions."""
         self._lines(change.before)
         places = self._places_of_call() | {self._site}
         counted, ends = dict[str, int](), set(returns.ends(self.kernel, change.ends))
-        log = [r for r in self._log(lambda: self._lines([self.typed(change)])) if r.kind == Kind.HIT and r.vcpu == CHANGER]
+        log = [
+            r for r in self._log(lambda: self._lines([self.typed(change)]))
+            if r.kind == Kind.HIT and r.vcpu == CHANGER
+        ]
         if not any(r.addr in ends for r in log):
-            raise Stopped(Verdict.FAIL, f"'{change.line}': {change.ends} did not return on CPU {CHANGER}")
-        insns = next(r.insns for r in log if r.addr in ends) - next((r.insns for r in log if r.addr in self._steps), 0)
+            raise Stopped(Verdict.FAIL,
+                          f"'{change.line}': {change.ends} did not return on CPU {CHANGER}")
+        insns = next(r.insns for r in log if r.addr in ends) - next(
+            (r.insns for r in log if r.addr in self._steps), 0)
         stopped = False  # B, by A's stop_machine(): A cannot be held there while B calls
         for r in takewhile(lambda r: r.addr not in ends, log):
             stopped = r.addr in self._stopping[:1] or stopped and r.addr not in self._stopping
             if r.addr in self._steps and not stopped:
                 counted[self._steps[r.addr]] = counted.get(self._steps[r.addr], 0) + 1
-        steps = [s if n == 1 else f"{s}#{n}" for s, times in counted.items() for n in range(1, min(times, AGAIN) + 1)]
+        steps = [
+            s if n == 1 else f"{s}#{n}" for s, times in counted.items()
+            for n in range(1,
+                           min(times, AGAIN) + 1)
+        ]
         places |= self._places_of_call() | {*change.inside}
         self._lines(change.after)
-        return [Schedule(change, step, inside) for step in steps for inside in ("", *sorted(places))], insns
+        return [
+            Schedule(change, step, inside) for step in steps for inside in ("", *sorted(places))
+        ], insns
 
     def _places_of_call(self) -> set[str]:
         """The places that a call passes between its call site and its end."""
         log = [r for r in self._log(self._call) if r.vcpu == CALLER and not r.level]
         ends = [n for n, r in enumerate(log) if r.kind in (Kind.SITE, Kind.BODY, Kind.HOME)]
-        return {self._places[r.addr] for r in log[ends[0]:ends[-1]] if r.addr in self._places} if ends else set()
+        return {self._places[r.addr]
+                for r in log[ends[0]:ends[-1]] if r.addr in self._places} if ends else set()
 
     def _log(self, does: Callable[[], None]) -> list[Record]:
         observer = self.machine.observer
@@ -239,7 +282,8 @@ class Player:
         return self.kernel.address_of(symbol) + int(offset or "0", 16)
 
     def ended_since(self, change: Change, first: int) -> Callable[[], bool]:
-        """A function that says whether the change has ended; it continues to read the log where it stopped the last time."""
+        """A function that says whether the change has ended; it continues to read the log where it
+        stopped the last time."""
         ends, at = set(returns.ends(self.kernel, change.ends)), first
 
         def ended() -> bool:
@@ -267,7 +311,8 @@ class _Play:
         cpus.begin(player.typed(schedule.change))
         self._to_step(schedule.step)
         player.want(cpus)
-        inside = schedule.inside and cpus.reach({player.address(schedule.inside)}, but={CHANGER}, until=player.is_made, insns=CALL_INSNS) == CALLER
+        inside = schedule.inside and cpus.reach({player.address(schedule.inside)}, but={CHANGER},
+                                                until=player.is_made, insns=CALL_INSNS) == CALLER
         if player.when_held:
             player.when_held(player.machine, schedule, cpus)
         if inside:
@@ -278,7 +323,8 @@ class _Play:
         self._made()
         cpus.go(CHANGER)
         if not cpus.run(self._ended, LINE_INSNS):
-            raise Stopped(Verdict.FAIL, f"{schedule}: {schedule.change.ends} does not return; {self._where()}")
+            raise Stopped(Verdict.FAIL,
+                          f"{schedule}: {schedule.change.ends} does not return; {self._where()}")
         player.want(cpus)
         self._made()
 
@@ -288,14 +334,19 @@ class _Play:
             if n:
                 self._cpus.step(CHANGER)
                 self._cpus.go(CHANGER)
-            if self._cpus.reach({self._player.address(step)}, but={CALLER}, until=self._ended, insns=LINE_INSNS) is None:
+            if self._cpus.reach({self._player.address(step)}, but={CALLER}, until=self._ended,
+                                insns=LINE_INSNS) is None:
                 return False
         return True
 
     def _made(self) -> None:
         if not self._cpus.run(self._player.is_made, CALL_INSNS):
-            raise Stopped(Verdict.FAIL, f"{self._shown.schedule}: the call on CPU {CALLER} does not return; {self._where()}")
+            raise Stopped(
+                Verdict.FAIL,
+                f"{self._shown.schedule}: the call on CPU {CALLER} does not return; {self._where()}"
+            )
 
     def _where(self) -> str:
         kernel = self._player.kernel
-        return "the CPUs are at " + ", ".join(kernel.name_at(self._cpus.pc(cpu)) for cpu in sorted(self._cpus.all))
+        return "the CPUs are at " + ", ".join(
+            kernel.name_at(self._cpus.pc(cpu)) for cpu in sorted(self._cpus.all))

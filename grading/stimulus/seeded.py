@@ -1,4 +1,5 @@
-"""Computes on the host the calls that `echo SEED > /proc/maple` makes (kern/samples/seeded.h), and the line that it prints."""
+"""Computes on the host the calls that `echo SEED > /proc/maple` makes (kern/samples/seeded.h), and
+the line that it prints."""
 
 from __future__ import annotations
 
@@ -57,4 +58,5 @@ def expect(run: SeededRun) -> Expected:
     for _ in range(top):
         x = random.next()
         sum_ = mix((sum_ + work.call(PARTS[x % len(PARTS)], x >> 8)) & MASK)
-    return Expected([run.module.named(part) for part in work.calls], f"{run.module.name} {run.seed:016x}: {top} calls, result {sum_:016x}")
+    return Expected([run.module.named(part) for part in work.calls],
+                    f"{run.module.name} {run.seed:016x}: {top} calls, result {sum_:016x}")

@@ -1,8 +1,8 @@
 """Steps through the instructions of _mcount one by one, while kern/apps/registers.c calls it.
 
-An interrupt may come between any two instructions, and must find sp aligned and the reserved registers unchanged. A real
-interrupt seldom comes at a place where it does harm, so QEMU's debugger stub steps the machine. (The observer checks loads and stores
-below sp, at every call.)
+An interrupt may come between any two instructions, and must find sp aligned and the reserved
+registers unchanged. A real interrupt seldom comes at a place where it does harm, so QEMU's debugger
+stub steps the machine. (The observer checks loads and stores below sp, at every call.)
 """
 
 from __future__ import annotations
@@ -26,7 +26,8 @@ class Steps:
     why: str = ""  # the first thing that is wrong
     mistake: str = ""
     traced: bool = False  # was a tracer on when it was found?
-    taken: list[int] = field(default_factory=lambda: [0, 0])  # number of instructions that _mcount executed: with no tracer on, with one on
+    # number of instructions that _mcount executed: with no tracer on, with one on
+    taken: list[int] = field(default_factory=lambda: [0, 0])
 
 
 class _Call:
@@ -44,7 +45,8 @@ class _Call:
             own = self._own[0] <= now[PC] < self._own[1]
             self._stub.step()
             before, now = now, self._stub.registers()
-            if own and self._kernel.text[0] <= now[PC] < self._kernel.text[1]:  # otherwise the machine was reset, or an exception had no handler
+            # otherwise the machine was reset, or an exception had no handler
+            if own and self._kernel.text[0] <= now[PC] < self._kernel.text[1]:
                 self._seen.taken[self._traced] += 1
                 self._look(before, now)
             if now[PC] == self._kernel.symbol(PATTERN_BACK):
@@ -53,10 +55,13 @@ class _Call:
 
     def _look(self, before: list[int], now: list[int]) -> None:
         if now[self._sp] % 16:
-            self._found(before, UNALIGNED, f"makes sp {now[self._sp]:#x}, which is not a multiple of 16")
+            self._found(before, UNALIGNED,
+                        f"makes sp {now[self._sp]:#x}, which is not a multiple of 16")
         for number in self._kernel.isa.reserved:
             if now[number] != before[number]:
-                self._found(before, TOUCHED, f"changes {self._kernel.isa.names[number]}, which the tracer must not change")
+                self._found(
+                    before, TOUCHED,
+                    f"changes {self._kernel.isa.names[number]}, which the tracer must not change")
 
     def _found(self, before: list[int], mistake: str, what: str) -> None:
         if not self._seen.why:

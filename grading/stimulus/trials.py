@@ -1,4 +1,5 @@
-"""Lab 4's trials: workloads with several ops that look at calls, change their arguments or replace functions.
+"""Lab 4's trials: workloads with several ops that look at calls, change their arguments or replace
+functions.
 
 The ops, their filters and their values follow from the seed. They are registered
 by `op` commands (kern/apps/op.c) at the kernel's prompt. workload.expect()
@@ -77,7 +78,8 @@ class Trial:
         return [op for op in self.ops if function in op.names and does in (op.does, "")]
 
 
-def _some(rng: random.Random, least: int, most: int, but: frozenset[str] = frozenset()) -> tuple[str, ...]:
+def _some(rng: random.Random, least: int, most: int,
+          but: frozenset[str] = frozenset()) -> tuple[str, ...]:
     return tuple(rng.sample([f for f in FUNCTIONS if f not in but], rng.randint(least, most)))
 
 
@@ -88,7 +90,8 @@ def _family(rng: random.Random, but: frozenset[str]) -> tuple[str, ...]:
 
 
 def _arguments(rng: random.Random) -> Trial:
-    """Two ops with overlapping filters change arguments, all arguments of wl_wide_oak; a third op only looks."""
+    """Two ops with overlapping filters change arguments, all arguments of wl_wide_oak; a third op
+    only looks."""
     def odd() -> int:
         return rng.getrandbits(64) | 1
 
@@ -99,19 +102,23 @@ def _arguments(rng: random.Random) -> Trial:
 
 
 def _patches(rng: random.Random) -> Trial:
-    """Two ops replace functions by leaves. A third op selects a function that is already replaced, and must be refused."""
+    """Two ops replace functions by leaves. A third op selects a function that is already replaced,
+    and must be refused."""
     *targets, first = rng.sample(LEAVES, 3)
     one = (first, *_some(rng, 1, 3, frozenset([*LEAVES, WIDE])))
     two = _some(rng, 1, 3, frozenset([*one, *LEAVES, WIDE]))
     refused = (*_some(rng, 1, 2, frozenset([*one, *two, *targets, WIDE])), rng.choice(one))
     return Trial("live patch", rng.getrandbits(64), [
-        Op(0, "see", ("wl_*_*",)), Op(3, "patch", one, target=targets[0]), Op(4, "patch", two, target=targets[1]),
-        Op(6, "see", one)],
-        refused=Op(5, "patch", refused, target=targets[1]))
+        Op(0, "see", ("wl_*_*",)),
+        Op(3, "patch", one, target=targets[0]),
+        Op(4, "patch", two, target=targets[1]),
+        Op(6, "see", one)
+    ], refused=Op(5, "patch", refused, target=targets[1]))
 
 
 def _many(rng: random.Random) -> tuple[Trial, Trial]:
-    """A trial with seven ops, then one with some of them. One function is traced by op 0 only, one by no op."""
+    """A trial with seven ops, then one with some of them. One function is traced by op 0 only, one
+    by no op."""
     alone, nobodys = rng.sample(LEAVES, 2)
     but = frozenset([alone, nobodys])
     ops = [Op(0, "see", (alone, *_some(rng, 3, 6, but))), Op(1, "see", _family(rng, but))]

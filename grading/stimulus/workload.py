@@ -18,7 +18,8 @@ class ExpectedCall(NamedTuple):
     """One call of the workload, as a tracer must report it."""
 
     function: str
-    caller: str  # the function that contains its return address; for a tail call, its maker's caller
+    # the function that contains its return address; for a tail call, its maker's caller
+    caller: str
     x: int
     room: int
     depth: int  # wl_first and wl_rest: 1
@@ -48,7 +49,9 @@ class ExpectedRun(NamedTuple):
         return f"workload {self.seed:016x}: {self.calls} calls, result {self.result:016x}"
 
 
-LEAVES = ["wl_leaf_ash", "wl_leaf_birch", "wl_leaf_cedar", "wl_leaf_elm", "wl_leaf_fir", "wl_leaf_holly"]
+LEAVES = [
+    "wl_leaf_ash", "wl_leaf_birch", "wl_leaf_cedar", "wl_leaf_elm", "wl_leaf_fir", "wl_leaf_holly"
+]
 
 # Child 0 always, child 1 on an odd byte.
 CHAINS = {
@@ -91,10 +94,14 @@ FANS = {
     "wl_fan_topaz": _names("leaf_elm tail_kite pick_west fan_pearl"),
 }
 PICKS = {
-    "wl_pick_north": _names("leaf_ash leaf_fir step_brook step_delta tail_swan pair_salt fan_amber pick_south"),
-    "wl_pick_east": _names("leaf_birch leaf_holly self_flute ring_star tail_kite pair_pepper fan_coral pick_west"),
-    "wl_pick_south": _names("leaf_cedar step_creek step_river self_drum tail_lark ring_moon fan_ivory pick_east"),
-    "wl_pick_west": _names("leaf_elm step_delta self_flute ring_sun tail_hawk tail_swan fan_topaz pick_north"),
+    "wl_pick_north": _names(
+        "leaf_ash leaf_fir step_brook step_delta tail_swan pair_salt fan_amber pick_south"),
+    "wl_pick_east": _names(
+        "leaf_birch leaf_holly self_flute ring_star tail_kite pair_pepper fan_coral pick_west"),
+    "wl_pick_south": _names(
+        "leaf_cedar step_creek step_river self_drum tail_lark ring_moon fan_ivory pick_east"),
+    "wl_pick_west": _names(
+        "leaf_elm step_delta self_flute ring_sun tail_hawk tail_swan fan_topaz pick_north"),
 }
 ROOTS = _names(
     "leaf_holly self_drum self_flute pair_pepper ring_sun ring_star step_river tail_swan"
@@ -105,7 +112,8 @@ WIDE = "wl_wide_oak"
 TREE = [*LEAVES, *CHAINS, *STEPS, *TAILS, *FANS, *PICKS]
 NUMBER = {name: number for number, name in enumerate([*TREE, "wl_first", "wl_rest", WIDE], 1)}
 FUNCTIONS = [*NUMBER, "wl_begin", "wl_end"]
-PASSED = {WIDE: (1, 3, 4, 5, 6, 7)}  # the numbers of the known arguments; of all other functions the second
+# the numbers of the known arguments; of all other functions the second
+PASSED = {WIDE: (1, 3, 4, 5, 6, 7)}
 
 
 def mix(value: int) -> int:
@@ -157,7 +165,8 @@ class Context:
     def _first(self, body: str) -> int:
         me = ExpectedCall("wl_first", body, self.random.next(), 0, 1, body, False, ())
         v = r = self._enter(me, me.x)
-        children = [(8 + byte(v, 1) % 4, 0, "wl_self_drum", "wl_self_flute"), (3, 2, "wl_pair_salt", "wl_pair_pepper"),
+        children = [(8 + byte(v, 1) % 4, 0, "wl_self_drum", "wl_self_flute"),
+                    (3, 2, "wl_pair_salt", "wl_pair_pepper"),
                     (1, 3, "wl_fan_amber", "wl_fan_topaz"), (2, 4, "wl_tail_hawk", "wl_tail_swan")]
         for i, (room, bit, odd, even) in enumerate(children, 1):
             r = self._join(r, me, odd if byte(v, bit) % 2 else even, v + i, room)
@@ -179,7 +188,8 @@ class Context:
         x &= MASK
         arrived = (x + self.changes.adds.get(child, 0)) & MASK
         patched = child in self.changes.patches
-        call = ExpectedCall(child, me.caller if tail else me.function, x, room, me.depth + 1, me.function, tail, () if patched else (arrived,))
+        call = ExpectedCall(child, me.caller if tail else me.function, x, room, me.depth + 1,
+                            me.function, tail, () if patched else (arrived,))
         if patched:
             self.calls.append(call)
             return self._call(call, self.changes.patches[child], arrived, room, True)
@@ -199,13 +209,15 @@ class Context:
         x &= MASK
         add = self.changes.adds.get(WIDE, 0)
         values = [(value + n * add) & MASK for n, value in zip((1, 3, 4, 5, 6, 7), (x, *more))]
-        call = ExpectedCall(WIDE, me.function, x, room, me.depth + 1, me.function, False, tuple(values))
+        call = ExpectedCall(WIDE, me.function, x, room, me.depth + 1, me.function, False,
+                            tuple(values))
         v = self._enter(call, values[0])
         return (v + room + sum(n * value for n, value in enumerate(values))) & MASK
 
     @staticmethod
     def _children(name: str, v: int) -> list[tuple[int, str]]:
-        """The calls that an ordinary function makes if there is room and budget: (child number, function)."""
+        """The calls that an ordinary function makes if there is room and budget: (child number,
+        function)."""
         odd = byte(v, 0) % 2
         if name in CHAINS:
             return list(enumerate(CHAINS[name][: 1 + odd]))
@@ -235,13 +247,22 @@ def expect(seed: int, cpus: int, changes: OpChanges = OpChanges()) -> ExpectedRu
     weights = [2 + random.next() % 3 for _ in range(cpus)]
     threads, interrupts = dict[str, Context](), dict[str, Context]()
     for k in range(cpus):
-        threads[f"thread {k}"] = Context(rest * weights[k] // sum(weights), Generator(random.next()), changes)
-        interrupts[f"interrupt {k}"] = Context(interrupt_budgets[k], Generator(random.next()), changes)
+        threads[f"thread {k}"] = Context(rest * weights[k] // sum(weights),
+                                         Generator(random.next()), changes)
+        interrupts[f"interrupt {k}"] = Context(interrupt_budgets[k], Generator(random.next()),
+                                               changes)
     both = threads | interrupts
     calls, result = 2 + sum(context.budget for context in both.values()), 0
     for name, context in both.items():
         context.run("workload_thread" if name in threads else "workload_interrupt")
         result = mix((result + context.sum) & MASK)
     main = "app_main_workload"
-    contexts = {"main": [ExpectedCall(name, main, x, 0, 1, main, False, ()) for name, x in (("wl_begin", seed), ("wl_end", result))]}
-    return ExpectedRun(seed, cpus, contexts | {name: context.calls for name, context in both.items()}, calls, result)
+    contexts = {
+        "main": [
+            ExpectedCall(name, main, x, 0, 1, main, False, ())
+            for name, x in (("wl_begin", seed), ("wl_end", result))
+        ]
+    }
+    return ExpectedRun(seed, cpus,
+                       contexts | {name: context.calls
+                                   for name, context in both.items()}, calls, result)

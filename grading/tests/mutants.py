@@ -1,5 +1,5 @@
-"""Kernels with one mistake, for the tests of the harness: a few words of a lab's kernel are overwritten, in the ELF file and in
-the image alike, so what the harness reads is what runs.
+"""Kernels with one mistake, for the tests of the harness: a few words of a lab's kernel are
+overwritten, in the ELF file and in the image alike, so what the harness reads is what runs.
 """
 
 from __future__ import annotations
@@ -21,7 +21,8 @@ Mistake = Callable[[Kernel], tuple[int, list[int]]]  # the address and the words
 
 def returns_at_once(name: str) -> Mistake:
     """The extent of a function; GCC gives its copies of a function names like name.isra.0."""
-    return lambda kernel: (next(a for n, a in kernel.symbols.items() if n.split(".")[0] == name), RETURN_0[kernel.arch])
+    return lambda kernel: (next(a for n, a in kernel.symbols.items()
+                                if n.split(".")[0] == name), RETURN_0[kernel.arch])
 
 
 def forgets_an_argument(kernel: Kernel) -> tuple[int, list[int]]:
@@ -32,7 +33,10 @@ def forgets_an_argument(kernel: Kernel) -> tuple[int, list[int]]:
 
 def build(lab: int = 4) -> None:
     images = [f"build/{a}/lab{lab}/Image" for a in ARCHES]
-    subprocess.run(["make", "-s", "-C", str(ROOT), f"LAB={lab}", *(f"build/{arch}/initrd.cpio" for arch in ARCHES), *images], check=True)
+    subprocess.run([
+        "make", "-s", "-C",
+        str(ROOT), f"LAB={lab}", *(f"build/{arch}/initrd.cpio" for arch in ARCHES), *images
+    ], check=True)
 
 
 def wrong_kernel(arch: str, name: str, mistake: Mistake, lab: int) -> Kernel:

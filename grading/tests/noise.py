@@ -1,4 +1,5 @@
-"""A serial line that delays, drops, doubles and changes bytes, by a seed; and a shell at its far end that knows what line.py needs."""
+"""A serial line that delays, drops, doubles and changes bytes, by a seed; and a shell at its far
+end that knows what line.py needs."""
 
 from __future__ import annotations
 
@@ -25,7 +26,12 @@ class Noise:
         if self._random.random() >= self._rate:
             return bytes([byte])
         self.harmed += 1
-        return self._random.choice([b"", bytes([byte, byte]), bytes([byte ^ 1 << self._random.randrange(8)]), bytes([self._random.randrange(256)])])
+        return self._random.choice([
+            b"",
+            bytes([byte, byte]),
+            bytes([byte ^ 1 << self._random.randrange(8)]),
+            bytes([self._random.randrange(256)])
+        ])
 
 
 class Shell:
@@ -56,7 +62,8 @@ class Shell:
             return self._ask(int(asked[1]), int(asked[2], 16), re.sub(r"\\(.)", r"\1", asked[3]))
         if lines := re.fullmatch(r"lines (\d+) (\d+)(?: (\S+))?", line):
             text = self.files.get(lines[3]) if lines[3] else self._kept
-            return f"lines: {lines[3]}: ENOENT\n" if text is None else self._lines(int(lines[1]), int(lines[2]), text)
+            return f"lines: {lines[3]}: ENOENT\n" if text is None else self._lines(
+                int(lines[1]), int(lines[2]), text)
         return "" if not line or line[0] == "#" else f"{line}: unknown command\n"
 
     def _ask(self, number: int, crc: int, command: str) -> str:
@@ -74,7 +81,9 @@ class Shell:
     def _lines(self, first: int, count: int, text: str) -> str:
         said = ""
         texts = text.splitlines()
-        for kind, index, line in [*((":", n, line) for n, line in enumerate(texts)), (".", len(texts), "")]:
+        for kind, index, line in [
+                *((":", n, line) for n, line in enumerate(texts)), (".", len(texts), "")
+        ]:
             if first <= index < first + count or kind == "." and first + count > index:
                 crc = zlib.crc32(f"{kind}{self._number} {index} {line}".encode())
                 said += f"{kind}{self._number} {index} {crc:08x} {line}\n"
@@ -82,7 +91,8 @@ class Shell:
 
 
 class Far:
-    """A line to a shell, as grading.machine.line.Line; its clock goes by the bytes, at 115200 baud, and by what is waited for."""
+    """A line to a shell, as grading.machine.line.Line; its clock goes by the bytes, at 115200 baud,
+    and by what is waited for."""
 
     def __init__(self, shell: Shell, seed: int = 1, rate: float = 0.0) -> None:
         self.shell = shell
@@ -109,7 +119,8 @@ class Far:
 
 
 class Board(Far):
-    """A board with a scripted U-Boot: its countdown is stopped by any byte; the kernel is booted by the command `boot` or by no key."""
+    """A board with a scripted U-Boot: its countdown is stopped by any byte; the kernel is booted by
+    the command `boot` or by no key."""
 
     PROMPT = "StarFive # "
 
@@ -123,7 +134,8 @@ class Board(Far):
     def power(self, noise: bytes = b"") -> None:
         """Turn the board on; noise on the line reaches it while it counts down."""
         self._counting = True
-        self._coming += self.back.through(b"\r\nU-Boot 2025.01\r\nHit any key to stop autoboot:  2 \b\b\b 1 ")
+        self._coming += self.back.through(
+            b"\r\nU-Boot 2025.01\r\nHit any key to stop autoboot:  2 \b\b\b 1 ")
         self.write(noise)
 
     def read(self) -> bytes:
@@ -138,13 +150,16 @@ class Board(Far):
             self._counting, self._at_uboot = False, True
             self._coming += self.back.through(f"\r\n{self.PROMPT}".encode())
         elif self._at_uboot:
-            self._coming += self.back.through(b"".join(self._uboot(bytes([key])) for key in self.there.through(data)))
+            self._coming += self.back.through(b"".join(
+                self._uboot(bytes([key])) for key in self.there.through(data)))
         elif not self._counting:
             super().write(data)
 
     def _start(self) -> None:
         self._at_uboot = False
-        self._coming += self.back.through(f"\r\nStarting kernel ...\r\n\r\nCallsite on a board: 4 CPUs, 99 MiB free\r\n{PROMPT}".encode())
+        self._coming += self.back.through(
+            f"\r\nStarting kernel ...\r\n\r\nCallsite on a board: 4 CPUs, 99 MiB free\r\n{PROMPT}".
+            encode())
 
     def _uboot(self, key: bytes) -> bytes:
         if key == b"\x03":

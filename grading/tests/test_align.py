@@ -1,4 +1,5 @@
-"""The aligner: which differences in the order are allowed, and where the first difference is that is not."""
+"""The aligner: which differences in the order are allowed, and where the first difference is that
+is not."""
 
 from __future__ import annotations
 
@@ -13,7 +14,8 @@ from grading.text.trace_text import FunctionEvent
 from grading.truth.truth import Call
 
 
-def call(seq: int, name: str, level: int = 0, vcpu: int = 0, thread: int = 1, trap: int = 0) -> Call:
+def call(seq: int, name: str, level: int = 0, vcpu: int = 0, thread: int = 1,
+         trap: int = 0) -> Call:
     function = Function(name, 0x1000, 0x1010)
     return Call(seq, vcpu, thread, level, Site(0x1000, function, 0, 0), 0, trap)
 
@@ -22,14 +24,20 @@ def event(name: str, cpu: int = 0, pid: int = 7, flags: str = ".....") -> Functi
     return FunctionEvent("shell", pid, cpu, flags, 0, name, "parent", name)
 
 
-def align(ran: list[Call], said: list[FunctionEvent], whole: bool = True,
-          needed: Callable[[Executed], bool] = lambda ran: True) -> dict[int, Alignment[Executed, FunctionEvent]]:
-    return aligner.align(by_cpu(Executed(c, c.seq, c.vcpu) for c in ran), said, differ, whole, needed)
+def align(
+    ran: list[Call], said: list[FunctionEvent], whole: bool = True,
+    needed: Callable[[Executed], bool] = lambda ran: True
+) -> dict[int, Alignment[Executed, FunctionEvent]]:
+    return aligner.align(by_cpu(Executed(c, c.seq, c.vcpu) for c in ran), said, differ, whole,
+                         needed)
 
 
 def executed(text: str) -> list[Call]:
     """Calls from a text like 'a b i1 c'; a digit at the end is the interrupt level."""
-    return [call(n, w.rstrip("12"), int(w[-1]) if w[-1] in "12" else 0) for n, w in enumerate(text.split())]
+    return [
+        call(n, w.rstrip("12"),
+             int(w[-1]) if w[-1] in "12" else 0) for n, w in enumerate(text.split())
+    ]
 
 
 def printed(text: str) -> list[FunctionEvent]:
@@ -55,10 +63,22 @@ class Align(unittest.TestCase):
         self.assertIsNotNone(align(ran, printed("i a j b"))[0].divergence)
 
     def test_the_same_function_in_a_thread_and_its_interrupt(self) -> None:
-        ran = [call(0, "wl_first"), call(1, "wl_first", 1, trap=1), call(2, "wl_rest", 1, trap=1), call(3, "wl_rest")]
-        said = [event("wl_first", flags="d.h.."), event("wl_rest", flags="d.h.."), event("wl_first"), event("wl_rest")]
+        ran = [
+            call(0, "wl_first"),
+            call(1, "wl_first", 1, trap=1),
+            call(2, "wl_rest", 1, trap=1),
+            call(3, "wl_rest")
+        ]
+        said = [
+            event("wl_first", flags="d.h.."),
+            event("wl_rest", flags="d.h.."),
+            event("wl_first"),
+            event("wl_rest")
+        ]
         self.assertIsNone(align(ran, said)[0].divergence)
-        self.assertIn("as if it ran in", getattr(align(ran, [said[0], said[1], said[2], said[1]])[0].divergence, "why", ""))
+        self.assertIn(
+            "as if it ran in",
+            getattr(align(ran, [said[0], said[1], said[2], said[1]])[0].divergence, "why", ""))
 
     def test_an_interrupt_in_an_interrupt_may_print_first(self) -> None:
         self.assertEqual(self.why("a i1 n2 j1 b", "n i j a b"), "")
@@ -85,16 +105,19 @@ class Align(unittest.TestCase):
         self.assertIn("printed, but not executed: d", self.why("a b", "a b d"))
 
     def test_a_trace_may_begin_late_where_that_is_allowed(self) -> None:
-        found = align(executed("x y a b c"), printed("a b c"), whole=False, needed=lambda c: c.seq >= 2)
+        found = align(executed("x y a b c"), printed("a b c"), whole=False,
+                      needed=lambda c: c.seq >= 2)
         self.assertIsNone(found[0].divergence)
 
     def test_of_places_where_it_may_begin_the_one_that_explains_all_is_taken(self) -> None:
         again = "u " * 30
-        found = align(executed(f"{again}x {again}y z {again}x"), printed(f"{again}y z"), whole=False, needed=lambda c: c.call.name in "yz")
+        found = align(executed(f"{again}x {again}y z {again}x"), printed(f"{again}y z"),
+                      whole=False, needed=lambda c: c.call.name in "yz")
         self.assertIsNone(found[0].divergence)
 
     def test_what_is_needed_may_not_be_missing_at_the_start(self) -> None:
-        found = align(executed("x y a b c"), printed("b c"), whole=False, needed=lambda c: c.seq >= 2)
+        found = align(executed("x y a b c"), printed("b c"), whole=False,
+                      needed=lambda c: c.seq >= 2)
         self.assertIsNotNone(found[0].divergence)
 
     def test_a_pid_is_one_thread(self) -> None:
@@ -114,7 +137,13 @@ class Align(unittest.TestCase):
         self.assertEqual(here, [("c, level 0", "..... x <-parent", True)])
 
     def test_a_trace_may_begin_with_an_interrupt_in_the_way_of_its_first_event(self) -> None:
-        ran = [call(0, "x"), call(1, "a"), call(2, "i", 1, trap=1), call(3, "j", 1, trap=1), call(4, "b")]
+        ran = [
+            call(0, "x"),
+            call(1, "a"),
+            call(2, "i", 1, trap=1),
+            call(3, "j", 1, trap=1),
+            call(4, "b")
+        ]
         found = align(ran, printed("i j a b"), whole=False, needed=lambda c: c.seq >= 4)
         self.assertIsNone(found[0].divergence)
 
@@ -137,7 +166,8 @@ class Align(unittest.TestCase):
             cpu = Cpu(random.Random(seed))
             cpu.run()
             whole = not cpu.toggles
-            found = align(cpu.executed, cpu.printed, whole, needed=lambda c: cpu.lo <= c.seq < cpu.hi).get(0)
+            found = align(cpu.executed, cpu.printed, whole,
+                          needed=lambda c: cpu.lo <= c.seq < cpu.hi).get(0)
             divergence = found and found.divergence
             if divergence:
                 self.fail(f"seed {seed}: {divergence.why}\n{divergence.neighbours()}")
@@ -154,7 +184,8 @@ class Align(unittest.TestCase):
 
 
 class Cpu:
-    """Simulates a CPU with a right tracer: threads, interrupts between a site and its event, tracing switched on and off."""
+    """Simulates a CPU with a right tracer: threads, interrupts between a site and its event,
+    tracing switched on and off."""
 
     def __init__(self, rng: random.Random) -> None:
         self.rng = rng
@@ -174,7 +205,8 @@ class Cpu:
         while threads:
             if next(threads[at], "over") == "over":
                 del threads[at]
-            if self.toggles and len(self.executed) > length // 4 and not self.on and self.hi == 1 << 30:
+            if self.toggles and len(
+                    self.executed) > length // 4 and not self.on and self.hi == 1 << 30:
                 self._switch_on()
             if self.toggles and len(self.executed) > length and self.on and not self._open:
                 self.on, self.hi = False, len(self.executed)
@@ -190,7 +222,8 @@ class Cpu:
             yield
 
     def _call(self, thread: int, level: int, trap: int) -> Iterator[None]:
-        """A site, then the test of whether tracing is on, then the event. An interrupt may come between any two of them."""
+        """A site, then the test of whether tracing is on, then the event. An interrupt may come
+        between any two of them."""
         name = self.rng.choice("abcd") if self.rng.random() < 0.8 else "wl_e"
         self.executed.append(call(len(self.executed), name, level, thread=thread, trap=trap))
         self._open += 1

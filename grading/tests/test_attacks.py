@@ -1,11 +1,13 @@
-"""Attacks on a class's grade that need no boot, each with the verdict that it must get. What is elsewhere:
+"""Attacks on a class's grade that need no boot, each with the verdict that it must get. What is
+elsewhere:
 
     archives, names, links, devices, bombs, bad UTF-8    test_intake.py
     files of the host, memory, time, output, messages    kern/ftrace/tests/test_walls.py
     sections, symbols, instructions of an object         test_handed_in.py
     panics, silence, floods, reboots, early power-off    test_machine.py
     what runs within the walls, and what it leaves       test_classroom.py
-    forged traces and evidence                           test_forged.py, test_graph_forged.py, labs/*/wrong/
+    forged traces and evidence                           test_forged.py, test_graph_forged.py,
+                                                         labs/*/wrong/
     whole submissions                                    attacks/ (grading.selftest.class_of)
     a student's text on pages, in tables, at terminals   test_classroom.py
 """
@@ -52,7 +54,8 @@ class HandedIn(unittest.TestCase):
         return path
 
     def git(self, *words: str | Path) -> None:
-        subprocess.run(["git", "-C", self.ann, *words], check=True, capture_output=True, env={**os.environ, **AUTHOR})
+        subprocess.run(["git", "-C", self.ann, *words], check=True, capture_output=True,
+                       env={**os.environ, **AUTHOR})
 
     def repository(self) -> None:
         for name, data in BOTH.items():
@@ -61,8 +64,11 @@ class HandedIn(unittest.TestCase):
             self.git(*words)
 
     def test_results_and_rules_of_its_own_are_ignored(self) -> None:
-        forged = ("grade.json", "build/grade.json", "result.json", "attempt-1/grade.json", "attempt-1.status", "graded/result.json", "Makefile", "kern/Makefile", "labs/3-nop-call-patching/rubric.toml",
-                  "labs/3-nop-call-patching/checks.py", "grading/__main__.py", "build/riscv64/lab3/kern/ftrace/core/patch.o", ".git/hooks/post-checkout", "sitecustomize.py")
+        forged = ("grade.json", "build/grade.json", "result.json", "attempt-1/grade.json",
+                  "attempt-1.status", "graded/result.json", "Makefile", "kern/Makefile",
+                  "labs/3-nop-call-patching/rubric.toml", "labs/3-nop-call-patching/checks.py",
+                  "grading/__main__.py", "build/riscv64/lab3/kern/ftrace/core/patch.o",
+                  ".git/hooks/post-checkout", "sitecustomize.py")
         got = self.take(tar([*BOTH.items(), *((name, b"100 points\n") for name in forged)]))
         self.assertEqual((got.files, got.ignored), (BOTH, list(forged)))
 
@@ -79,7 +85,8 @@ class HandedIn(unittest.TestCase):
         (bob / ".git").unlink()
         subprocess.run(["git", "init", "-q", bob], check=True)
         (bob / ".git/objects/info/alternates").write_text(f"{self.ann}/.git/objects\n")
-        commit = subprocess.run(["git", "-C", self.ann, "rev-parse", "HEAD"], capture_output=True, text=True, check=True).stdout
+        commit = subprocess.run(["git", "-C", self.ann, "rev-parse", "HEAD"], capture_output=True,
+                                text=True, check=True).stdout
         (bob / ".git/HEAD").write_text(commit)
         self.assertRegex(taken(bob, WANTED).refused, "git cannot read it")
 
@@ -91,7 +98,8 @@ class HandedIn(unittest.TestCase):
         self.git("commit", "-q", "-a", "-m", ".")
         self.assertIn(f"{PATCH} is a link", taken(self.ann, WANTED).refused)
         self.git("rm", "-q", "-r", "--cached", "kern/ftrace/core")
-        self.git("update-index", "--add", "--cacheinfo", "160000,1234567890123456789012345678901234567890,kern/ftrace/core")
+        self.git("update-index", "--add", "--cacheinfo",
+                 "160000,1234567890123456789012345678901234567890,kern/ftrace/core")
         self.git("commit", "-q", "-m", ".")
         self.assertEqual(taken(self.ann, WANTED).missing, [PATCH])
 
@@ -103,7 +111,10 @@ class HandedIn(unittest.TestCase):
         self.git("add", "-A")
         self.git("commit", "-q", "-m", ".")
         with (self.ann / ".git/config").open("a") as file:
-            file.write(f'[filter "run"]\n\tsmudge = touch {self.folder}/ran; cat /etc/passwd\n\trequired\n[core]\n\thooksPath = {self.folder}\n')
+            file.write(
+                f'[filter "run"]\n\tsmudge = touch {self.folder}/ran; cat '
+                f'/etc/passwd\n\trequired\n[core]\n\thooksPath = {self.folder}\n'
+            )
         self.assertNotIn(b"root:", b"".join(taken(self.ann, WANTED).files.values()))
         self.assertFalse((self.folder / "ran").exists())
 
@@ -113,8 +124,10 @@ class HandedIn(unittest.TestCase):
 
     def test_a_sparse_file_in_a_tar(self) -> None:
         os.truncate(self.put(PATCH), 1 << 36)
-        subprocess.run(["tar", "-cSf", self.folder / "sparse.tar", "-C", self.ann, PATCH], check=True)
-        self.assertIn(f"{PATCH} has {1 << 36} bytes", taken(self.folder / "sparse.tar", WANTED).refused)
+        subprocess.run(["tar", "-cSf", self.folder / "sparse.tar", "-C", self.ann, PATCH],
+                       check=True)
+        self.assertIn(f"{PATCH} has {1 << 36} bytes",
+                      taken(self.folder / "sparse.tar", WANTED).refused)
 
     def test_a_fifo_in_the_place_of_an_archive_or_a_file_stops_nothing(self) -> None:
         os.mkfifo(self.folder / "fifo.tar")
@@ -130,18 +143,26 @@ class HandedIn(unittest.TestCase):
         self.assertEqual(taken(self.ann, WANTED).files, {})
 
     def test_an_archive_within_an_archive_is_not_unpacked(self) -> None:
-        got = self.take(zipped([("lab3.tar", tar(list(BOTH.items()))), ("bomb.zip", b"PK")]), "outer.zip")
+        got = self.take(zipped([("lab3.tar", tar(list(BOTH.items()))), ("bomb.zip", b"PK")]),
+                        "outer.zip")
         self.assertEqual((got.files, got.ignored), ({}, ["lab3.tar", "bomb.zip"]))
 
     def test_an_encrypted_zip(self) -> None:
         data = bytearray(zipped([(PATCH, b"x\n")]))
         for mark, at in ((b"PK\3\4", 6), (b"PK\1\2", 8)):
             data[data.index(mark) + at] |= 1
-        self.assertIn(f"{PATCH} is a link or a device, or encrypted", self.take(bytes(data), "lab3.zip").refused)
+        self.assertIn(f"{PATCH} is a link or a device, or encrypted",
+                      self.take(bytes(data), "lab3.zip").refused)
 
     def test_names_of_other_systems(self) -> None:
-        names = [PATCH.replace("/", "\\"), "C:\\" + PATCH, PATCH.upper(), PATCH + " ", PATCH + ".", PATCH.replace("p", "\u0440"), PATCH.replace("c", "c\u0327")]
-        for got in (self.take(tar([(name, b"x\n") for name in names])), self.take(zipped([(name, b"x\n") for name in names]), "lab3.zip")):
+        names = [
+            PATCH.replace("/", "\\"), "C:\\" + PATCH,
+            PATCH.upper(), PATCH + " ", PATCH + ".",
+            PATCH.replace("p", "\u0440"),
+            PATCH.replace("c", "c\u0327")
+        ]
+        for got in (self.take(tar([(name, b"x\n") for name in names])),
+                    self.take(zipped([(name, b"x\n") for name in names]), "lab3.zip")):
             self.assertEqual((got.files, got.refused, got.ignored_count), ({}, "", len(names)))
 
     def test_a_folder_in_the_place_of_a_file(self) -> None:
@@ -155,8 +176,10 @@ class HandedIn(unittest.TestCase):
         self.assertEqual((got.files, max(map(len, got.ignored))), ({PATCH: b"x\n"}, 203))
 
     def test_text_in_other_encodings(self) -> None:
-        for data in ("int x;\n".encode("utf-16"), b"\xc0\xaf", b"\xed\xa0\x80", b"\xf5\x80\x80\x80", "int x;\n".encode("utf-32")):
-            self.assertRegex(self.take(tar([(PATCH, data)])).refused, "is not UTF-8|has a NUL character")
+        for data in ("int x;\n".encode("utf-16"), b"\xc0\xaf", b"\xed\xa0\x80", b"\xf5\x80\x80\x80",
+                     "int x;\n".encode("utf-32")):
+            self.assertRegex(
+                self.take(tar([(PATCH, data)])).refused, "is not UTF-8|has a NUL character")
 
     def test_many_headers_before_one_file(self) -> None:
         out = io.BytesIO()
@@ -175,11 +198,14 @@ class HandedIn(unittest.TestCase):
             file.writestr(PATCH, bytes(1 << 20))
             for n in range(1000):
                 info = zipfile.ZipInfo(f"{n}/{PATCH}")
-                for field in ("header_offset", "CRC", "compress_size", "file_size", "compress_type"):
+                for field in ("header_offset", "CRC", "compress_size", "file_size",
+                              "compress_type"):
                     setattr(info, field, getattr(file.filelist[0], field))
                 file.filelist.append(info)
                 file.NameToInfo[info.filename] = info
-        self.assertRegex(self.take(out.getvalue(), "lab3.zip").refused, "more than 64 files of the names|it cannot be read: Overlapped entries")
+        self.assertRegex(
+            self.take(out.getvalue(), "lab3.zip").refused,
+            "more than 64 files of the names|it cannot be read: Overlapped entries")
 
 
 class Compiled(unittest.TestCase):
@@ -190,8 +216,12 @@ class Compiled(unittest.TestCase):
             (Path(scratch) / "seen").mkdir()
             source = Path(scratch) / f"seen/file{suffix}"
             source.write_text(text)
-            return subprocess.run([sys.executable, ROOT / "kern/ftrace/tools/compile.py", str(source.parent), "--", GCC[suffix], "-O2", "-MMD", "-c", "-o", f"{scratch}/file.o", str(source)],
-                                  capture_output=True, text=True, check=False)
+            return subprocess.run([
+                sys.executable, ROOT / "kern/ftrace/tools/compile.py",
+                str(source.parent), "--", GCC[suffix], "-O2", "-MMD", "-c", "-o",
+                f"{scratch}/file.o",
+                str(source)
+            ], capture_output=True, text=True, check=False)
 
     def test_what_is_refused(self) -> None:
         cases = (
@@ -203,11 +233,18 @@ class Compiled(unittest.TestCase):
             (".c", '#import "/etc/hostname"\n', NOT_THERE),
             (".c", '#pragma GCC dependency "/etc/passwd"\n', NOT_THERE),
             (".c", '#pragma GCC pch_preprocess "/etc/passwd"\n', "pch_preprocess|" + NOT_THERE),
-            (".c", '__attribute__((section(".text\\n.incbin \\"/etc/passwd\\"\\n"))) int f(void) { return 0; }\n', NOT_THERE),
-            (".c", 'int f(void) __asm__("x\\n.incbin \\"/etc/passwd\\"\\n"); int g(void) { return f(); }\n', NOT_THERE + "|Error"),
+            (".c",
+             '__attribute__((section(".text\\n.incbin \\"/etc/passwd\\"\\n"))) int f(void) { '
+             'return 0; }\n',
+             NOT_THERE),
+            (".c",
+             'int f(void) __asm__("x\\n.incbin \\"/etc/passwd\\"\\n"); int g(void) { return f(); '
+             '}\n',
+             NOT_THERE + "|Error"),
             (".S", '.include "/proc/self/environ"\n', "can't open|No such file"),
             (".S", ".macro again\nagain\n.endm\nagain\n", "Macros nested too deep|macros nested"),
-            (".S", ".macro two\ntwo\ntwo\n.endm\ntwo\n", "Macros nested too deep|macros nested|stopped"),
+            (".S", ".macro two\ntwo\ntwo\n.endm\ntwo\n",
+             "Macros nested too deep|macros nested|stopped"),
             (".S", ".fill 1 << 40\n", "build failure"),
             (".S", ".org 1 << 50\n", "build failure"),
             (".S", ".space 1 << 62, 1\n", "build failure"),
@@ -230,25 +267,35 @@ class Compiled(unittest.TestCase):
             self.assertNotRegex(done.stderr, "root:|Callsite: every command|HOME=")
 
     def test_names_of_the_host_are_not_in_an_object(self) -> None:
-        done = self.compile('#if __has_include("/etc/passwd") || __has_include("/root") || __has_include("/proc/1/environ")\n#error seen\n#endif\nint f(void) { return sizeof(__FILE__ __BASE_FILE__); }\n')
+        done = self.compile(
+            '#if __has_include("/etc/passwd") || __has_include("/root") || '
+            '__has_include("/proc/1/environ")\n#error seen\n#endif\nint f(void) { return '
+            'sizeof(__FILE__ __BASE_FILE__); }\n'
+        )
         self.assertEqual((done.returncode, done.stderr), (0, ""))
 
     def test_messages_of_the_assembler_are_printable(self) -> None:
         done = self.compile('.print "\x1b[2J\x07<script>"\n.warning "\x1b]0;x\x07"\n', ".S")
         self.assertEqual(done.returncode, 0)
-        self.assertTrue(all(c == "\n" or c.isprintable() for c in done.stdout + done.stderr), done.stderr)
+        self.assertTrue(all(c == "\n" or c.isprintable() for c in done.stdout + done.stderr),
+                        done.stderr)
 
 
 class Hardware(unittest.TestCase):
     def test_a_guest_finds_nothing_of_the_host_s(self) -> None:
-        """No network, disk, shared folder, semihosting, or value of our own in fw_cfg; and QEMU may start no process."""
+        """No network, disk, shared folder, semihosting, or value of our own in fw_cfg; and QEMU may
+        start no process."""
         for arch in ARCHES:
             with tempfile.TemporaryDirectory() as scratch:
                 words = Machine(arch, 4).command(["-serial", "stdio"], Path(scratch))
             self.assertIn("-nic none", " ".join(words))
             self.assertIn("-nodefaults", words)
             options = {word for word in words if word.startswith("-")}
-            self.assertLessEqual(options, {"-L", "-M", "-cpu", "-smp", "-m", "-nodefaults", "-nic", "-display", "-monitor", "-no-reboot", "-serial", "-kernel", "-initrd", "-append", "-bios"})
+            self.assertLessEqual(
+                options, {
+                    "-L", "-M", "-cpu", "-smp", "-m", "-nodefaults", "-nic", "-display", "-monitor",
+                    "-no-reboot", "-serial", "-kernel", "-initrd", "-append", "-bios"
+                })
         self.assertIn("spawn=deny", one.QEMU_SANDBOX)
 
 

@@ -1,4 +1,5 @@
-"""A grade of a lab that needs an earlier lab which is as handed out prints one line, and no table."""
+"""A grade of a lab that needs an earlier lab which is as handed out prints one line, and no table.
+"""
 
 from __future__ import annotations
 
@@ -62,7 +63,9 @@ class Tree(Student):
     def test_what_is_not_begun_is_named_with_what_to_type(self) -> None:
         self.assertEqual(len(untouched()), 7)
         self.begin("kern/ftrace/tools/recordmcount.c", "kern/ftrace/core/records.c")
-        self.assertEqual(self.said("arm64"), "Lab 5 needs lab 4, of which kern/ftrace/arm64/caller.S is as handed out: write that first, or take "
+        self.assertEqual(self.said("arm64"), "Lab 5 needs lab 4, of which "
+                                             "kern/ftrace/arm64/caller.S is as handed out: write "
+                                             "that first, or take "
                          "the staff's objects, make grade LAB=5 STAFF=4.")
 
     def test_an_architecture_that_is_done_can_be_graded(self) -> None:
@@ -125,8 +128,11 @@ files = ["kern/ftrace/<arch>/other.S"]
 
     def test_the_second_needs_the_first(self) -> None:
         self.begin("kern/ftrace/arm64/other.S", "kern/ftrace/riscv64/other.S")
-        self.assertEqual(self.said(), 'Lab 4 needs its own half "one", of which kern/ftrace/arm64/caller.S, kern/ftrace/riscv64/caller.S are as handed out: '
-                         "write that first, or take the staff's objects, make grade LAB=4 STAFF=4.1.")
+        self.assertEqual(self.said(), 'Lab 4 needs its own half "one", of which '
+                                      'kern/ftrace/arm64/caller.S, kern/ftrace/riscv64/caller.S '
+                                      'are as handed out: '
+                         "write that first, or take the staff's objects, make grade LAB=4 "
+                         "STAFF=4.1.")
         self.assertEqual(self.said("4.1"), "")
         self.begin("kern/ftrace/arm64/caller.S")
         self.assertIn("; or grade ARCH=arm64 alone.", self.said())
@@ -135,19 +141,26 @@ files = ["kern/ftrace/<arch>/other.S"]
     def test_a_later_lab_needs_both(self) -> None:
         self.begin("kern/ftrace/core/records.c", "kern/ftrace/tools/recordmcount.c")
         self.write("labs/staff/arm64/lab5/4/kern/ftrace/arm64/other.o", "object")
-        self.assertIn("Lab 5 needs lab 4, of which kern/ftrace/arm64/caller.S, kern/ftrace/arm64/other.S are as", as_handed_out(5, ["arm64"]))
+        self.assertIn("Lab 5 needs lab 4, of which kern/ftrace/arm64/caller.S, "
+                      "kern/ftrace/arm64/other.S are as", as_handed_out(5, ["arm64"]))
 
     def test_what_is_graded_is_said_in_a_line(self) -> None:
-        self.assertEqual(graded_halves(4, ["4.2"]), 'Lab 4: the half "one" is graded. The half "two" is not graded yet: kern/ftrace/arm64/other.S, '
-                         "kern/ftrace/riscv64/other.S are as handed out, and the kernel is linked with the staff's objects for this half.")
+        self.assertEqual(graded_halves(4, ["4.2"]), 'Lab 4: the half "one" is graded. The half '
+                                                    '"two" is not graded yet: '
+                                                    'kern/ftrace/arm64/other.S, '
+                         "kern/ftrace/riscv64/other.S are as handed out, and the kernel is linked "
+                         "with the staff's objects for this half.")
         self.begin("kern/ftrace/arm64/other.S", "kern/ftrace/riscv64/other.S")
-        self.assertEqual(graded_halves(4, ["4.1"]), 'Lab 4: the half "two" is graded. The half "one" gets no points: the kernel is linked with '
+        self.assertEqual(graded_halves(4, ["4.1"]), 'Lab 4: the half "two" is graded. The half '
+                                                    '"one" gets no points: the kernel is linked '
+                                                    'with '
                          "the staff's objects for it (STAFF=4.1).")
         self.assertEqual(graded_halves(4, []), 'Lab 4: the halves "one" and "two" are graded.')
         self.assertEqual(graded_halves(5, []), "")
 
     def test_the_staffs_alone_is_not_graded(self) -> None:
-        self.assertEqual(nothing_own(4, ["4.1", "4.2"]), "Lab 4: the kernel is linked with the staff's objects for "
+        self.assertEqual(nothing_own(4, ["4.1", "4.2"]), "Lab 4: the kernel is linked with the "
+                                                         "staff's objects for "
                          '"one" and "two", so there is nothing to grade.')
         self.assertEqual(nothing_own(4, ["4.1"]) + nothing_own(4, []) + nothing_own(5, []), "")
 

@@ -1,4 +1,5 @@
-"""Findings: code distinguishes them by their kind and never by their text, and no text is cut inside a word."""
+"""Findings: code distinguishes them by their kind and never by their text, and no text is cut
+inside a word."""
 
 from __future__ import annotations
 
@@ -30,20 +31,27 @@ from grading.truth.truth import Call
 from grading.verdict import Verdict
 from qemu.machine import ARCHES, ROOT
 
-CAUSES = {"riscv64": {13: "read", 15: "write", 12: "execution", 2: "none"},
-          "arm64": {0x25 << 26: "read", 0x25 << 26 | 1 << 6: "write", 0x21 << 26: "execution", 0x3C << 26: "none"}}
+CAUSES = {
+    "riscv64": {13: "read", 15: "write", 12: "execution", 2: "none"}, "arm64": {
+        0x25 << 26: "read", 0x25 << 26 | 1 << 6: "write", 0x21 << 26: "execution",
+        0x3C << 26: "none"
+    }
+}
 VECTOR = TEXT + 0x800
 
 
-def trap(cause: int, pc: int, address: int = 0, link: int = 0, seq: int = 1, at: int = VECTOR) -> Record:
+def trap(cause: int, pc: int, address: int = 0, link: int = 0, seq: int = 1,
+         at: int = VECTOR) -> Record:
     return record(Kind.VECTOR, at, cause, pc, address, link, seq=seq)
 
 
 class NoProse(unittest.TestCase):
     def test_no_code_reads_a_sentence(self) -> None:
-        reads = re.compile(r"""["'] (not )?in \w+(\.\w+)*\.(why|panic|complaint)\b|\.(why|panic|complaint)\.(startswith|endswith|find|index|count|partition)|"""
-                           r"""re\.\w+\(.*\.(why|panic|complaint)\b""")
-        for seen in ('if "so" in finding.why:', 'e.why.startswith("so")', 're.search("so (\\d)", finding.why)', '"so" not in e.why'):
+        reads = re.compile(
+            r"""["'] (not )?in \w+(\.\w+)*\.(why|panic|complaint)\b|\.(why|panic|complaint)\.(startswith|endswith|find|index|count|partition)|"""
+            r"""re\.\w+\(.*\.(why|panic|complaint)\b""")
+        for seen in ('if "so" in finding.why:', 'e.why.startswith("so")',
+                     're.search("so (\\d)", finding.why)', '"so" not in e.why'):
             self.assertRegex(seen, reads)
         for file in (*harness(), *ROOT.glob("labs/*/checks.py")):
             self.assertNotRegex(file.read_text(), reads, str(file))
@@ -51,11 +59,15 @@ class NoProse(unittest.TestCase):
     def test_a_kind_has_its_name_and_no_other(self) -> None:
         recognised = checks.of_kind(Defect.NOT_REFUSED, "two-change-pc")
         e = Evidence("arm64", 4, 1, 0, None, Path())  # type: ignore[arg-type]
-        self.assertEqual([recognised(e, Finding("must be refused, and was taken", kind=kind)) for kind in (Defect.NOT_REFUSED, Defect.OTHER)], ["two-change-pc", ""])
+        self.assertEqual([
+            recognised(e, Finding("must be refused, and was taken", kind=kind))
+            for kind in (Defect.NOT_REFUSED, Defect.OTHER)
+        ], ["two-change-pc", ""])
 
     def test_the_shells_refusal(self) -> None:
         e = Evidence("arm64", 4, 1, 0, None, Path())  # type: ignore[arg-type]
-        for line, refused in (("echo function > current_tracer", True), ("registers", True), ("op 1 see wl_*", False)):
+        for line, refused in (("echo function > current_tracer", True), ("registers", True),
+                              ("op 1 see wl_*", False)):
             e.complaint = Complaint(line, ["so: ENOSYS"], "ENOSYS")
             self.assertEqual(bool(checks.not_started(e)), refused)
             self.assertEqual(str(e.complaint), f"'{line}' printed: so: ENOSYS")
@@ -73,10 +85,12 @@ class Faults(RecordedCalls):
     def test_what_was_accessed(self) -> None:
         for arch in ARCHES:
             for cause, access in CAUSES[arch].items():
-                self.assertEqual(faults.last(self.ended(arch, trap(cause, 8, 16, 24))), faults.Fault(access, 8, 16, 24))
+                self.assertEqual(faults.last(self.ended(arch, trap(cause, 8, 16, 24))),
+                                 faults.Fault(access, 8, 16, 24))
 
     def test_an_interrupt_is_none(self) -> None:
-        for arch, later in (("riscv64", trap(1 << 63 | 5, 99, seq=2)), ("arm64", trap(0x25 << 26, 99, seq=2, at=VECTOR + 0x280))):
+        for arch, later in (("riscv64", trap(1 << 63 | 5, 99, seq=2)),
+                            ("arm64", trap(0x25 << 26, 99, seq=2, at=VECTOR + 0x280))):
             found = faults.last(self.ended(arch, trap(next(iter(CAUSES[arch])), 8), later))
             assert found
             self.assertEqual(found.pc, 8)
@@ -85,7 +99,8 @@ class Faults(RecordedCalls):
     def test_back_into_the_stub(self) -> None:
         stub = next(f for f in FUNCTIONS if f.name == "ftrace_caller")
         inside, outside = stub.start + 8, stub.end + 8
-        for pc, link, so in ((inside, inside, True), (outside, inside, False), (inside, outside, False)):
+        for pc, link, so in ((inside, inside, True), (outside, inside, False), (inside, outside,
+                                                                                False)):
             e = self.ended("arm64", trap(0, pc, link=link, seq=5))
             e.truth.calls = [self.call(mask=None, callbacks=[record(Kind.CALLBACK, 1)])]
             with mock.patch.object(e.kernel, "extent", return_value=(stub.start, stub.end)):
@@ -95,7 +110,8 @@ class Faults(RecordedCalls):
 
 
     def test_who_panicked_is_known_by_where_the_call_returns_to(self) -> None:
-        """If a call is the last instruction of a function, the link register points to the next function."""
+        """If a call is the last instruction of a function, the link register points to the next
+        function."""
         e = self.evidence("arm64")
         self.assertEqual(faults.panicked(e), ("", 0))
         stub = next(f for f in FUNCTIONS if f.name == "ftrace_caller")
@@ -104,29 +120,37 @@ class Faults(RecordedCalls):
 
     def test_where_it_went_instead_of_back(self) -> None:
         for arch in ARCHES:
-            execution = next(cause for cause, access in CAUSES[arch].items() if access == "execution")
+            execution = next(cause for cause, access in CAUSES[arch].items()
+                             if access == "execution")
             read = next(cause for cause, access in CAUSES[arch].items() if access == "read")
             e = self.ended(arch, trap(execution, 0x5000, 0x5000, seq=5))
             e.truth.calls = [call := self.call(mask=None, callbacks=[record(Kind.CALLBACK, 1)])]
             self.assertIn("0x5000, where there is no code", faults.astray(e))
             call.fp = 0x5000
-            self.assertIn("0x5000, the value of the frame pointer at the call site", faults.astray(e))
+            self.assertIn("0x5000, the value of the frame pointer at the call site",
+                          faults.astray(e))
             e.truth.traps = [trap(read, 0x5000, 0x5000, seq=5)]
             self.assertEqual(faults.astray(e), "", "that is no jump")
-            e.truth.traps, call.landed = [trap(execution, 0x5000, 0x5000, seq=5)], record(Kind.BODY, 1)
+            e.truth.traps, call.landed = [trap(execution, 0x5000, 0x5000,
+                                               seq=5)], record(Kind.BODY, 1)
             self.assertEqual(faults.astray(e), "", "it came back")
 
     def test_a_cpu_is_where_it_was_most_of_the_times(self) -> None:
         e = self.evidence("arm64")
-        stub, other = (next(f for f in FUNCTIONS if (f.name == "ftrace_caller") == so) for so in (True, False))
+        stub, other = (next(f for f in FUNCTIONS if (f.name == "ftrace_caller") == so)
+                       for so in (True, False))
         e.verdict, e.why = Verdict.TIMEOUT, "so"
         e.whereabouts = [[stub.start, stub.start], [stub.start + 4, other.start]]
         self.assertEqual(e.ending(), "time-out: so. CPU 0 was in ftrace_caller")
         e.whereabouts += [[other.start, stub.start]]  # each CPU was in an interrupt once
-        self.assertEqual(e.ending(), "time-out: so. CPU 0 was in ftrace_caller. CPU 1 was in ftrace_caller")
+        self.assertEqual(e.ending(),
+                         "time-out: so. CPU 0 was in ftrace_caller. CPU 1 was in ftrace_caller")
         vector = next(f for f in FUNCTIONS if f.name not in ("ftrace_caller", other.name))
-        e.whereabouts, e.came_from = [[vector.start, stub.start], [other.start, stub.start]], [[stub.start + 8, other.start]] * 2
-        self.assertEqual(e.ending(), "time-out: so. CPU 0 was in ftrace_caller. CPU 1 was in ftrace_caller")
+        e.whereabouts, e.came_from = [[vector.start, stub.start],
+                                      [other.start,
+                                       stub.start]], [[stub.start + 8, other.start]] * 2
+        self.assertEqual(e.ending(),
+                         "time-out: so. CPU 0 was in ftrace_caller. CPU 1 was in ftrace_caller")
         e.whereabouts, e.came_from = [[], []], []
         self.assertEqual(e.ending(), "time-out: so")
 
@@ -143,16 +167,24 @@ class RegisterLost(RecordedCalls):
                 call.landed = call.landed._replace(seq=10 + n)
             e = self.evidence(arch, *calls)
             e.verdict, e.why = Verdict.PANIC, "read from a NULL pointer"
-            self.assertEqual(report._ending(e), f"panic: read from a NULL pointer. Before that, after the call site of entry_traced, on CPU 0, {saved} "
-                             "was not what it was before the tracer ran")
+            self.assertEqual(
+                report._ending(e),
+                f"panic: read from a NULL pointer. Before that, after the call site of "
+                f"entry_traced, on CPU 0, {saved} "
+                "was not what it was before the tracer ran")
 
     def test_or_return(self) -> None:
         e = self.evidence("riscv64", call := self.call())
         e.kernel.symbols["return_to_handler"] = CALLER
         span = Span(call, 0, None, False, 2, None, ())
-        span.leaving = Leaving([span], record(Kind.EXIT, 1), [], record(Kind.HOME, 2, 1 << 27, seq=5))
+        span.leaving = Leaving([span], record(Kind.EXIT, 1), [],
+                               record(Kind.HOME, 2, 1 << 27, seq=5))
         e.truth.returns.spans = [span]
-        self.assertEqual(faults.register_lost(e), "Before that, when wl_a had returned, on CPU 0, s11 was not what it was before the tracer ran")
+        self.assertEqual(
+            faults.register_lost(e),
+            "Before that, when wl_a had returned, on CPU 0, s11 was not what it was before the "
+            "tracer ran"
+        )
 
     def test_nothing_where_none_did(self) -> None:
         e = self.evidence("arm64", self.call(), self.call(mask=None))
@@ -172,10 +204,12 @@ class Deeper(unittest.TestCase):
         site = RecordedCalls().call("wl_a").site
         call = Call(1, 0, 7, 0, site, 1)
         span = Span(call, 0, None, False, 2, None, ())
-        for depth, name, so in ((2, "wl_a", True), (1, "wl_a", False), (3, "wl_a", False), (2, "wl_b", False)):
+        for depth, name, so in ((2, "wl_a", True), (1, "wl_a", False), (3, "wl_a", False),
+                                (2, "wl_b", False)):
             step = GraphStep(call, 1, 0, kind=ENTRY, span=span, depths=frozenset({1}))
             event = GraphEvent(ENTRY, 0, "so", 7, depth, name, 0, "")
-            self.assertEqual(graph_checks.one_deeper(Divergence(0, "so", 0, 0, [step], [event])), so)
+            self.assertEqual(graph_checks.one_deeper(Divergence(0, "so", 0, 0, [step], [event])),
+                             so)
             self.assertFalse(graph_checks.one_deeper(Divergence(0, "so", 1, 0, [step], [event])))
 
 
@@ -195,7 +229,9 @@ class WholeWords(unittest.TestCase):
         rungs = rubric.lab(3).rungs
         with tempfile.TemporaryDirectory() as scratch:
             path = Path(scratch, "grade.json")
-            report.write_json([report.grade_of("arm64", 3, 0, [e], [{1: Finding(e.ending())} for _ in rungs])], path)
+            report.write_json(
+                [report.grade_of("arm64", 3, 0, [e], [{1: Finding(e.ending())} for _ in rungs])],
+                path)
             self.assertLess(path.stat().st_size, (len(rungs) + 1) * 3 * report.LONGEST_KEPT)
             [grade] = json.loads(path.read_text())["grades"]
         for why in (grade["boots"][0]["why"], *(rung["boots"]["1"] for rung in grade["rungs"])):
@@ -208,9 +244,14 @@ class WholeWords(unittest.TestCase):
 
     def test_no_column_is_narrower_than_a_word(self) -> None:
         for lab in rubric.LABS:
-            results = [report.Result(rung, {n: Finding("so") for n in (1, 4) if rung.judges(n)}) for rung in rubric.lab(lab).rungs]
+            results = [
+                report.Result(rung, {n: Finding("so")
+                                     for n in (1, 4) if rung.judges(n)})
+                for rung in rubric.lab(lab).rungs
+            ]
             evidence = [Evidence("arm64", lab, n, 1, None, Path()) for n in (1, 4)]  # type: ignore[arg-type]
-            report.show(report.Grade("arm64", lab, 1, results, evidence), Console(width=80, file=(said := io.StringIO())))
+            report.show(report.Grade("arm64", lab, 1, results, evidence),
+                        Console(width=80, file=(said := io.StringIO())))
             self.assertNotIn("…", said.getvalue(), f"lab {lab}")
 
 
@@ -225,12 +266,20 @@ class Moments(unittest.TestCase):
         found = checks.within(e.phases[0], Finding("another name than the workload's"))
         assert found
         with mock.patch.object(replay, "_written", return_value=None):
-            self.assertEqual([replay.moment(e, f).line for f in (found, Finding("trace: so"))], ["b", None])
+            self.assertEqual([replay.moment(e, f).line for f in (found, Finding("trace: so"))],
+                             ["b", None])
 
     def test_what_did_not_happen_has_no_moment(self) -> None:
         e, said = self.evidence(), io.StringIO()
-        self.assertEqual(replay.under_gdb(e, rubric.lab(4).rungs[0], Finding("so", kind=Defect.TOO_LITTLE), Moment(), Console(width=200, file=said)), 1)
-        self.assertEqual(said.getvalue(), "\ncalled was lost because something did not happen: there is no moment at which to stop under gdb.\n")
+        self.assertEqual(
+            replay.under_gdb(e,
+                             rubric.lab(4).rungs[0], Finding("so", kind=Defect.TOO_LITTLE),
+                             Moment(), Console(width=200, file=said)), 1)
+        self.assertEqual(
+            said.getvalue(),
+            "\ncalled was lost because something did not happen: there is no moment at which to "
+            "stop under gdb.\n"
+        )
 
     def test_an_answer_that_nobody_gave_is_not_a_wrong_one(self) -> None:
         self.assertIsNone(entry.own_functions_kept(self.evidence()))

@@ -1,4 +1,5 @@
-"""Tests of the grader: the evidence of a right boot is changed in one place, and the right check must find it.
+"""Tests of the grader: the evidence of a right boot is changed in one place, and the right check
+must find it.
 
 labs/*/wrong tests the grader with wrong kernels.
 """
@@ -87,8 +88,10 @@ class Forged(unittest.TestCase):
         e = self.forged()
         events = self.events(e)
         mine = [i for i, v in enumerate(events) if v.cpu == events[0].cpu]
-        a, b = next((a, b) for a, b in zip(mine[100:], mine[101:])  # in one context, where no other order is allowed
-                    if events[a].func != events[b].func and events[a].interrupt == events[b].interrupt)
+        # in one context, where no other order is allowed
+        a, b = next(
+            (a, b) for a, b in zip(mine[100:], mine[101:])
+            if events[a].func != events[b].func and events[a].interrupt == events[b].interrupt)
         events[a], events[b] = (events[b]._replace(usec=events[a].usec),
                                 events[a]._replace(usec=events[b].usec))
         self.sees(checks.three_agree, e, "executed")
@@ -102,19 +105,24 @@ class Forged(unittest.TestCase):
 
     @staticmethod
     def next_of_thread(events: list[FunctionEvent], at: int) -> str:
-        """The next event of the interrupted thread; if it had the same name, it could be taken for the moved event."""
-        return next((v.func for v in events[at:] if not v.interrupt and v.cpu == events[at].cpu), "")
+        """The next event of the interrupted thread; if it had the same name, it could be taken for
+        the moved event."""
+        return next((v.func for v in events[at:] if not v.interrupt and v.cpu == events[at].cpu),
+                    "")
 
     def test_an_interrupt_printed_as_a_thread(self) -> None:
         e = self.forged()
         events = self.events(e)
-        at = next(i for i, v in enumerate(events) if v.interrupt and self.next_of_thread(events, i) not in (v.func, ""))
+        at = next(i for i, v in enumerate(events)
+                  if v.interrupt and self.next_of_thread(events, i) not in (v.func, ""))
         events[at] = events[at]._replace(flags="d....")
         self.sees(checks.three_agree, e, "ran in an interrupt")
 
     def test_a_store_by_somebody_else(self) -> None:
         e = self.forged()
-        e.truth.stores = [*e.truth.stores, e.truth.stores[0]._replace(addr=e.kernel.symbol("wl_first"))]
+        e.truth.stores = [
+            *e.truth.stores, e.truth.stores[0]._replace(addr=e.kernel.symbol("wl_first"))
+        ]
         self.sees(rubric.checks_of(3).written_by_patcher, e, "which is not the tracer")
 
     def test_a_cpu_that_did_not_synchronise(self) -> None:
@@ -141,12 +149,15 @@ class Forged(unittest.TestCase):
         return next(c for c in e.calls(self.trial(e, name)) if c.callbacks and c.arguments)
 
     def replaced(self, e: Evidence, call: Call, **changes: Any) -> None:
-        e.truth.calls = [dataclasses.replace(c, **changes) if c is call else c for c in e.truth.calls]
+        e.truth.calls = [
+            dataclasses.replace(c, **changes) if c is call else c for c in e.truth.calls
+        ]
 
     def test_a_changed_argument_that_does_not_arrive(self) -> None:
         e = self.forged()
         call = self.in_trial(e, "changed arguments")
-        self.replaced(e, call, arguments=(call.arguments[0], call.arguments[1] ^ 1, *call.arguments[2:]))
+        self.replaced(e, call,
+                      arguments=(call.arguments[0], call.arguments[1] ^ 1, *call.arguments[2:]))
         self.sees(rubric.checks_of(4).changed_arguments, e, "and must receive")
 
     def test_an_op_that_was_not_called(self) -> None:
@@ -159,7 +170,8 @@ class Forged(unittest.TestCase):
         e = self.forged()
         many, fewer = e.trials[2:]
         fewer.ops, gone = fewer.ops[1:], fewer.ops[0]
-        self.sees(rubric.checks_of(4).many_ops, e, f"op {gone.number} was called, and is not registered")
+        self.sees(
+            rubric.checks_of(4).many_ops, e, f"op {gone.number} was called, and is not registered")
 
     def test_an_op_that_sees_another_value(self) -> None:
         e = self.forged()
@@ -172,9 +184,13 @@ class Forged(unittest.TestCase):
     def test_an_op_that_costs_more_beside_others(self) -> None:
         e = self.forged()
         many = self.trial(e, "many ops")
-        e.truth.calls = [dataclasses.replace(c, callbacks=[r._replace(insns=r.insns + 1) for r in c.callbacks])
-                         if many.first <= c.seq < many.last else c for c in e.truth.calls]
-        self.sees(rubric.checks_of(4).many_ops, e, "an op must cost nothing where it does not trace")
+        e.truth.calls = [
+            dataclasses.replace(c, callbacks=[r._replace(
+                insns=r.insns + 1) for r in c.callbacks]) if many.first <= c.seq < many.last else c
+            for c in e.truth.calls
+        ]
+        self.sees(
+            rubric.checks_of(4).many_ops, e, "an op must cost nothing where it does not trace")
 
     def test_a_second_op_that_may_change_pc(self) -> None:
         e = self.forged()
@@ -183,7 +199,9 @@ class Forged(unittest.TestCase):
 
     def test_a_trampoline_while_off(self) -> None:
         e = self.forged()
-        e.truth.hits = e.truth.hits | {"trampoline": [e.truth.callbacks[0]._replace(seq=e.off()[0].first)]}
+        e.truth.hits = e.truth.hits | {
+            "trampoline": [e.truth.callbacks[0]._replace(seq=e.off()[0].first)]
+        }
         self.sees(checks.silent_trampolines, e, "ran 1 times")
 
 

@@ -1,4 +1,5 @@
-"""The checks of kern/apps/frames.c and rare.c: the evidence of a right boot is changed in one place, and the right check must find it."""
+"""The checks of kern/apps/frames.c and rare.c: the evidence of a right boot is changed in one
+place, and the right check must find it."""
 
 from __future__ import annotations
 
@@ -18,9 +19,10 @@ from grading.tests.mutants import SEED, build
 from grading.truth.returns import Span
 from qemu.machine import ARCHES, ROOT
 
-CHECKS: tuple[Check, ...] = (frames.patched_if_wanted, frames.frames_kept, frames.room_given_back, graph_checks.registers_given_back,
-                             graph_checks.link_replaced, rare.own_calls, rare.walks, rare.refused,
-                             rare.filter_of_two, rare.left, rare.sizes, rare.room)
+CHECKS: tuple[Check, ...] = (frames.patched_if_wanted, frames.frames_kept, frames.room_given_back,
+                             graph_checks.registers_given_back, graph_checks.link_replaced,
+                             rare.own_calls, rare.walks, rare.refused, rare.filter_of_two,
+                             rare.left, rare.sizes, rare.room)
 
 
 class Swept(unittest.TestCase):
@@ -29,8 +31,11 @@ class Swept(unittest.TestCase):
     @classmethod
     def setUpClass(cls) -> None:
         build(6)
-        cls.boots = {arch: rubric.lab(6).session(Kernel(ROOT / f"build/{arch}/lab6/callsite.elf", arch), 6, 1, SEED,
-                                                 ROOT / f"build/tests/frames-{arch}.log").run() for arch in ARCHES}
+        cls.boots = {
+            arch: rubric.lab(6).session(Kernel(ROOT / f"build/{arch}/lab6/callsite.elf", arch), 6,
+                                        1, SEED, ROOT / f"build/tests/frames-{arch}.log").run()
+            for arch in ARCHES
+        }
 
     def forged(self) -> Evidence:
         e = copy.copy(self.boots["riscv64"])
@@ -45,7 +50,8 @@ class Swept(unittest.TestCase):
         self.assertIn(words, finding.why)
 
     def try_(self, e: Evidence, answer: int, stage: str) -> Try:
-        return next(t for t in frames.tries(e) if (t.answer, t.stage) == (answer, stage) and t.interrupt)
+        return next(t for t in frames.tries(e)
+                    if (t.answer, t.stage) == (answer, stage) and t.interrupt)
 
     def change(self, span: Span, **fields: Any) -> None:
         for name, value in fields.items():
@@ -66,11 +72,14 @@ class Swept(unittest.TestCase):
                 assert quiet.body and quiet.leaving and quiet.leaving.back
                 inside = quiet.body.insns - quiet.call.insns
                 home = quiet.leaving.back.insns - quiet.leaving.left.insns
-                wanted = {("entry", n) for n in range(1, inside + 1)} | {("return", n) for n in range(1, home)}
+                wanted = {("entry", n)
+                          for n in range(1, inside + 1)} | {("return", n)
+                                                            for n in range(1, home)}
                 self.assertEqual(wanted - at, set(), f"{arch}: no interrupt came there")
 
     def test_a_function_that_returns_elsewhere(self) -> None:
-        for stage, words in (("entry", "was entered and overwrote"), ("return", "read after it was released")):
+        for stage, words in (("entry", "was entered and overwrote"),
+                             ("return", "read after it was released")):
             e = self.forged()
             span = self.try_(e, WANTED, stage).span
             assert span.leaving and span.leaving.back
@@ -81,7 +90,8 @@ class Swept(unittest.TestCase):
 
     def test_a_link_register_that_nobody_replaced(self) -> None:
         e = self.forged()
-        for span in (self.try_(e, WANTED, "entry").span, next(s for s in e.spans(e.on()[0]) if s.name in e.on()[0].returning)):
+        for span in (self.try_(e, WANTED, "entry").span,
+                     next(s for s in e.spans(e.on()[0]) if s.name in e.on()[0].returning)):
             assert span.body
             self.change(span, body=span.body._replace(v=(0, 0, span.call.parent, 0)))
         self.sees(frames.patched_if_wanted, e, "was not replaced by return_to_handler")
@@ -91,8 +101,10 @@ class Swept(unittest.TestCase):
         e = self.forged()
         span = self.try_(e, REFUSED, "entry").span
         assert span.body
-        self.change(span, body=span.body._replace(v=(0, 0, e.kernel.symbol("return_to_handler"), 0)))
-        self.sees(frames.patched_if_wanted, e, "the user said no, and the return address was replaced")
+        self.change(span,
+                    body=span.body._replace(v=(0, 0, e.kernel.symbol("return_to_handler"), 0)))
+        self.sees(frames.patched_if_wanted, e,
+                  "the user said no, and the return address was replaced")
 
     def put(self, e: Evidence, old: Any, **fields: Any) -> None:
         e.truth.frames = [r._replace(**fields) if r is old else r for r in e.truth.frames]
@@ -100,7 +112,8 @@ class Swept(unittest.TestCase):
     def test_a_frame_that_is_not_filled(self) -> None:
         for word in (frames.RET, frames.FUNC, frames.SP, frames.FP, frames.BELOW):
             e = self.forged()
-            shown = next(t.within for t in frames.tries(e) if t.within and t.stage == "body" and t.answer == WANTED)
+            shown = next(t.within for t in frames.tries(e)
+                         if t.within and t.stage == "body" and t.answer == WANTED)
             more = list(shown.more)
             more[8 + word] ^= 8
             self.put(e, shown, more=tuple(more))
@@ -148,7 +161,8 @@ class Swept(unittest.TestCase):
 
     def test_room_that_is_kept(self) -> None:
         e = self.forged()
-        self.put(e, e.truth.frames[-1], v=(e.truth.frames[-1].v[0], e.truth.frames[-1].v[1] + 16, 0, 0))
+        self.put(e, e.truth.frames[-1],
+                 v=(e.truth.frames[-1].v[0], e.truth.frames[-1].v[1] + 16, 0, 0))
         self.sees(frames.room_given_back, e, "was not freed")
 
     # ---- rare.c ----
@@ -178,7 +192,8 @@ class Swept(unittest.TestCase):
         self.put_rare(e, r, v=(*r.v[:n], value, *r.v[n + 1:]))
 
     def test_a_walk_that_ends_elsewhere(self) -> None:
-        """Each entry of a walk is changed, from the tracer's function on; and the two tracers' walks get different callers."""
+        """Each entry of a walk is changed, from the tracer's function on; and the two tracers'
+        walks get different callers."""
         for who, (_, gate, by, _) in enumerate(rare.WALKS):
             for further in range(3 if by == rare.LINK else 2):
                 e = self.forged()
@@ -199,7 +214,8 @@ class Swept(unittest.TestCase):
         """The walk's records, and the index of the one in the tracer's assembly."""
         _, gate, by, _ = rare.WALKS[who]
         walk = rare._walks(e)[who]
-        return walk, next(n for n, r in enumerate(walk) if e.kernel.name_at(r.v[by] - 4).startswith(f"{gate}+"))
+        return walk, next(n for n, r in enumerate(walk)
+                          if e.kernel.name_at(r.v[by] - 4).startswith(f"{gate}+"))
 
     def test_handlers_that_walk_no_stack(self) -> None:
         e = self.forged()
@@ -207,7 +223,8 @@ class Swept(unittest.TestCase):
         self.sees(rare.walks, e, "0 of these 3 walks were seen")
 
     def test_a_registration_that_is_not_refused(self) -> None:
-        for n, words in enumerate(("-ENOSPC, and returned 0", "-EBUSY, and returned 0", "-ENODEV, and returned 0")):
+        for n, words in enumerate(
+            ("-ENOSPC, and returned 0", "-EBUSY, and returned 0", "-ENODEV, and returned 0")):
             e = self.forged()
             self.word(e, self.rare(e, "rare_refused")[n], 1, 0)
             self.sees(rare.refused, e, words)
@@ -219,7 +236,9 @@ class Swept(unittest.TestCase):
         rooms = self.rare(self.forged(), "rare_room")
         self.assertEqual([(r.v[0] + 8 > r.v[1], bool(r.v[2]), r.v[3]) for r in rooms[-4:]],
                          [(False, True, 0), (True, False, 1), (False, True, 0), (True, False, 1)])
-        for at, word, value, words in ((-3, 2, 0x1000, "it got them"), (-2, 2, 0, "it did not get them"), (-3, 3, 0, "must grow by 1"), (-2, 3, 1, "must not grow")):
+        for at, word, value, words in ((-3, 2, 0x1000, "it got them"), (-2, 2, 0,
+                                                                        "it did not get them"),
+                                       (-3, 3, 0, "must grow by 1"), (-2, 3, 1, "must not grow")):
             e = self.forged()
             self.word(e, self.rare(e, "rare_room")[at], word, value)
             self.sees(rare.room, e, words)
@@ -233,7 +252,9 @@ class Swept(unittest.TestCase):
     def test_functions_whose_returns_are_not_patched(self) -> None:
         e = self.forged()
         began = rare.calls(e)["rare_a"].seq
-        e.truth.hits = e.truth.hits | {"return_to_handler": [r for r in e.truth.handlers if r.seq < began]}
+        e.truth.hits = e.truth.hits | {
+            "return_to_handler": [r for r in e.truth.handlers if r.seq < began]
+        }
         self.sees(rare.left, e, "none of them returned through return_to_handler")
 
     def test_a_frame_that_is_not_said_to_be_bad(self) -> None:
@@ -246,8 +267,11 @@ class Swept(unittest.TestCase):
         began = rare.calls(e)["rare_a"].seq
         handler = next(r for r in e.truth.handlers if r.seq > began)
         stops = e.truth.hits["ftrace_graph_stop"]
-        e.truth.hits = e.truth.hits | {"ftrace_graph_stop": [stops[-1]._replace(seq=handler.seq + 1), *stops]}
-        self.sees(rare.left, e, "ftrace_graph_stop must not be called, because a frame with that sp is there")
+        e.truth.hits = e.truth.hits | {
+            "ftrace_graph_stop": [stops[-1]._replace(seq=handler.seq + 1), *stops]
+        }
+        self.sees(rare.left, e,
+                  "ftrace_graph_stop must not be called, because a frame with that sp is there")
 
     def test_users_that_are_not_told_of_calls_that_were_left(self) -> None:
         e = self.forged()
@@ -272,11 +296,16 @@ class Swept(unittest.TestCase):
     def test_a_handler_after_the_end(self) -> None:
         for name in ("rare_entry", "rare_return"):
             e = self.forged()
-            e.truth.rare = [*e.truth.rare, self.rare(e, name)[0]._replace(seq=self.rare(e, "rare_stack")[-1].seq)]
+            e.truth.rare = [
+                *e.truth.rare,
+                self.rare(e, name)[0]._replace(seq=self.rare(e, "rare_stack")[-1].seq)
+            ]
             self.sees(rare.left, e, "after that rare_")
 
     def test_data_of_another_size(self) -> None:
-        for asked, word, words in ((9, 3, "must find 16"), (256, 2, "must find 256"), (257, 1, "got them"), (0, 2, "got them"), (2**64 - 1, 1, "-1 bytes")):
+        for asked, word, words in ((9, 3, "must find 16"), (256, 2, "must find 256"),
+                                   (257, 1, "got them"), (0, 2, "got them"), (2**64 - 1, 1,
+                                                                              "-1 bytes")):
             e = self.forged()
             data = next(r for r in self.rare(e, "rare_data") if r.v[0] == asked)
             v = list(data.v)
@@ -287,7 +316,8 @@ class Swept(unittest.TestCase):
     def test_a_bad_frame_after_which_users_are_found(self) -> None:
         for name in ("fgraph_slots", "fgraph_single.users"):
             e = self.forged()
-            stop, (variable, _, member) = e.truth.hits["ftrace_graph_stop"][0].seq, name.partition(".")
+            stop, (variable, _,
+                   member) = e.truth.hits["ftrace_graph_stop"][0].seq, name.partition(".")
             at = e.kernel.symbol(variable) + (e.kernel.members(variable)[member] if member else 0)
             e.truth.writes = [r for r in e.truth.writes if r.seq < stop or r.v[0] != at]
             self.sees(order.dead_or_unused, e, f"{name} was not set to 0")
@@ -296,17 +326,21 @@ class Swept(unittest.TestCase):
         e = self.forged()
         left = next(s for s in order.steps(e) if s.line == "graph 0 off")
         e.truth.known = {}
-        e.truth.writes = sorted([*e.truth.writes, left.writes[-1]._replace(v=(e.kernel.symbol("fgraph_slots"), 3, 0, 0))])
+        e.truth.writes = sorted([
+            *e.truth.writes, left.writes[-1]._replace(v=(e.kernel.symbol("fgraph_slots"), 3, 0, 0))
+        ])
         self.sees(order.users_in_time, e, "fgraph_slots is 3. The last slot in use is 15")
 
     def test_a_register_that_a_return_loses(self) -> None:
         for number, name in ((10, "a0"), (11, "a1"), (2, "sp"), (8, "s0"), (27, "s11"), (4, "tp")):
             e = self.forged()
-            span = next(s for s in e.spans(e.on()[0]) if s.leaving and s.leaving.back and s.leaving.back.addr == s.home)
+            span = next(s for s in e.spans(e.on()[0])
+                        if s.leaving and s.leaving.back and s.leaving.back.addr == s.home)
             assert span.leaving and span.leaving.back
             back = span.leaving.back._replace(v=(1 << number, 0, 0, 0))
             self.change(span, leaving=dataclasses.replace(span.leaving, back=back))
-            self.sees(graph_checks.registers_given_back, e, f"{name} was not as the function had left it")
+            self.sees(graph_checks.registers_given_back, e,
+                      f"{name} was not as the function had left it")
             self.doCleanups()
 
 

@@ -31,25 +31,31 @@ def entry(name: str) -> int:
 SITES = {n: Site(entry(n), Function(n, entry(n), entry(n) + 0x800), 0, 0) for n in NAMES}
 CALL = {(maker, n): (entry(maker) if maker else 0x9000) + 0x100 + 0x10 * i
         for maker in [*NAMES, ""] for i, n in enumerate(NAMES)}
-PLACES = Places(HANDLER, {s.address + 4: s for s in SITES.values()}, {s.address + 0x400: s for s in SITES.values()},
-                {a + 4 for a in CALL.values()})
+PLACES = Places(HANDLER, {s.address + 4: s
+                          for s in SITES.values()}, {s.address + 0x400: s
+                                                     for s in SITES.values()},
+                {a + 4
+                 for a in CALL.values()})
 Context = tuple[int, int, int]  # thread, level, trap
 THREAD = (1, 0, 0)
 
 
 class Story:
-    """Makes the records of a simulated machine; each record comes ten instructions after the last."""
+    """Makes the records of a simulated machine; each record comes ten instructions after the last.
+    """
 
     def __init__(self) -> None:
         self.reader = Reader(PLACES)
         self.seq = 0
-        self.out: dict[Context, list[tuple[str, int, int]]] = {}  # the calls in flight: function, return address, sp
+        # the calls in flight: function, return address, sp
+        self.out: dict[Context, list[tuple[str, int, int]]] = {}
         self.users: list[Record] = []
 
     def record(self, kind: Kind, addr: int, who: Context = THREAD, user: int = 0) -> Record:
         self.seq += 1
         thread, level, trap = who
-        return Record(self.seq, kind, 0, level, trap, 0, 0, thread, addr, 10 * self.seq, (0, user, 0, 0))
+        return Record(self.seq, kind, 0, level, trap, 0, 0, thread, addr, 10 * self.seq,
+                      (0, user, 0, 0))
 
     def body(self, name: str, who: Context = THREAD) -> None:
         self.reader.body(self.record(Kind.BODY, entry(name) + 4, who))
@@ -66,18 +72,23 @@ class Story:
     def tell(self, *users: int) -> None:
         self.users += [self.record(Kind.CALLBACK, 0x200, user=user) for user in users]
 
-    def enter(self, name: str, who: Context = THREAD, tail: bool = False, body: bool = True) -> None:
+    def enter(self, name: str, who: Context = THREAD, tail: bool = False,
+              body: bool = True) -> None:
         out = self.out.setdefault(who, [])
         maker, home, sp = out[-1] if out else ("", 0, 0x8000)
         if not tail:
             home, sp = CALL[maker, name] + 4, sp - 16
         r = self.record(Kind.SITE, entry(name), who)
-        self.reader.site(r, Call(r.seq, 0, who[0], who[1], SITES[name], 0, who[2], parent=HANDLER if tail else home, sp=sp))
+        self.reader.site(
+            r,
+            Call(r.seq, 0, who[0], who[1], SITES[name], 0, who[2], parent=HANDLER if tail else home,
+                 sp=sp))
         out.append((name, home, sp))
         if body:
             self.body(name, who)
 
-    def leave(self, hits: int = 1, who: Context = THREAD, home: int | None = None, tails: int = 0) -> None:
+    def leave(self, hits: int = 1, who: Context = THREAD, home: int | None = None,
+              tails: int = 0) -> None:
         out = self.out[who]
         name, address, _ = out[-1]
         del out[len(out) - 1 - tails:]
@@ -133,7 +144,8 @@ class Returning(unittest.TestCase):
         self.assertEqual((a.home, c.home), (CALL["", "wl_a"] + 4,) * 2)
 
     def test_of_a_chain_with_a_frame_too_few_the_innermost_returns_first(self) -> None:
-        """The user of wl_c was already unregistered when wl_c was entered, but the site still held a call."""
+        """The user of wl_c was already unregistered when wl_c was entered, but the site still held
+        a call."""
         story = Story()
         story.enter("wl_a")
         story.enter("wl_b", tail=True)
@@ -170,21 +182,25 @@ class Aligning(unittest.TestCase):
         story.leave()
         return story
 
-    def why(self, story: Story, text: str, names: set[str] = set(NAMES), traced: set[str] = set(NAMES)) -> str:
-        found = align(steps(story.spans, names, lambda s: s.name in traced), printed(text), differ)[0].divergence
+    def why(self, story: Story, text: str, names: set[str] = set(NAMES),
+            traced: set[str] = set(NAMES)) -> str:
+        found = align(steps(story.spans, names, lambda s: s.name in traced), printed(text),
+                      differ)[0].divergence
         return found.why if found else ""
 
     def test_the_same_nesting_agrees(self) -> None:
         self.assertEqual(self.why(self.story(), "a{ b{ } c{ } }"), "")
 
     def test_a_wrong_nesting_is_named(self) -> None:
-        self.assertIn("executed the return of wl_b, printed the entry of wl_c", self.why(self.story(), "a{ b{ c{ } } }"))
+        self.assertIn("executed the return of wl_b, printed the entry of wl_c",
+                      self.why(self.story(), "a{ b{ c{ } } }"))
 
     def test_a_wrong_depth_is_named(self) -> None:
         said = printed("a{ b{ } c{ } }")
         said[1] = event(ENTRY, "wl_b", 2)
         found = align(steps(self.story().spans, NAMES, lambda s: True), said, differ)[0].divergence
-        self.assertIn("1 traced calls are around it, and the printed depth is 2", found.why if found else "")
+        self.assertIn("1 traced calls are around it, and the printed depth is 2",
+                      found.why if found else "")
 
     def test_a_missing_return_is_named(self) -> None:
         said = printed("a{ b{ } c{ } }")[:-1]
@@ -195,16 +211,20 @@ class Aligning(unittest.TestCase):
         self.assertIn("printed, but not executed", self.why(self.story(), "a{ b{ } c{ } } b{ }"))
 
     def test_neighbours_show_the_place(self) -> None:
-        found = align(steps(self.story().spans, NAMES, lambda s: True), printed("a{ b{ } b{ } }"), differ)[0].divergence
+        found = align(steps(self.story().spans, NAMES, lambda s: True), printed("a{ b{ } b{ } }"),
+                      differ)[0].divergence
         assert found
-        self.assertEqual([row for row in found.neighbours() if row[2]], [("  wl_c() {", "  wl_b() {", True)])
+        self.assertEqual([row for row in found.neighbours() if row[2]],
+                         [("  wl_c() {", "  wl_b() {", True)])
 
     def test_what_the_filter_leaves_out_is_not_counted(self) -> None:
-        self.assertEqual(self.why(self.story(), "b{ } c{ }", {"wl_b", "wl_c"}, {"wl_b", "wl_c"}), "")
+        self.assertEqual(self.why(self.story(), "b{ } c{ }", {"wl_b", "wl_c"}, {"wl_b", "wl_c"}),
+                         "")
 
     def test_another_users_frames_may_count(self) -> None:
         said = [event(ENTRY, "wl_b", 1), event(RETURN, "wl_b", 1)]
-        self.assertIsNone(align(steps(self.story().spans, {"wl_b"}, lambda s: True), said, differ)[0].divergence)
+        self.assertIsNone(
+            align(steps(self.story().spans, {"wl_b"}, lambda s: True), said, differ)[0].divergence)
 
     def test_the_frames_of_who_is_leaving_may_count_or_not(self) -> None:
         story = Story()
@@ -214,11 +234,14 @@ class Aligning(unittest.TestCase):
             story.leave()
         for depth, fits in ((0, True), (1, True), (2, True), (3, False)):
             said = [event(ENTRY, "wl_c", depth), event(RETURN, "wl_c", depth)]
-            executed = steps(story.spans, {"wl_c"}, lambda s: True, lambda s: s.name in ("wl_a", "wl_b"))
-            self.assertEqual(align(executed, said, differ)[0].divergence is None, fits, f"depth {depth}")
+            executed = steps(story.spans, {"wl_c"}, lambda s: True, lambda s: s.name in
+                             ("wl_a", "wl_b"))
+            self.assertEqual(
+                align(executed, said, differ)[0].divergence is None, fits, f"depth {depth}")
 
     def test_who_is_leaving_and_came_back_through_the_handler_had_a_frame(self) -> None:
-        for hits, may_be in ((1, {0, 2}), (0, {0, 1, 2})):  # counting the user's own frames, or all frames
+        # counting the user's own frames, or all frames
+        for hits, may_be in ((1, {0, 2}), (0, {0, 1, 2})):
             story = Story()
             for name in ("wl_a", "wl_b", "wl_c"):
                 story.enter(name)
@@ -227,13 +250,19 @@ class Aligning(unittest.TestCase):
             e = evidence(story)
             phase = e.phases[0]
             phase.users = [User("", Filter("wl_c", "", frozenset({"wl_c"})))]
-            phase.users.append(User("instances/b/", Filter("wl_[ab]", "", frozenset({"wl_a", "wl_b"})), leaves=True))
+            phase.users.append(
+                User("instances/b/", Filter("wl_[ab]", "", frozenset({"wl_a", "wl_b"})),
+                     leaves=True))
             with mock.patch.object(checks, "calls_tracer", return_value=True):
                 for depth in range(4):
-                    phase.users[0].trace.events = [event(ENTRY, "wl_c", depth), event(RETURN, "wl_c", depth)]
+                    phase.users[0].trace.events = [
+                        event(ENTRY, "wl_c", depth),
+                        event(RETURN, "wl_c", depth)
+                    ]
                     e.truth.known = {}
                     found = graph_checks.aligned(e, phase, phase.users[0])[0].divergence
-                    self.assertEqual(found is None, depth in may_be, f"wl_a came back by {hits}, depth {depth}")
+                    self.assertEqual(found is None, depth in may_be,
+                                     f"wl_a came back by {hits}, depth {depth}")
 
     def interrupted(self) -> Story:
         """An interrupt comes between wl_b's site and its body, and calls wl_b too."""
@@ -266,8 +295,14 @@ class Aligning(unittest.TestCase):
         story.handler()
         story.home(story.spans[0].home)
         for deep in (0, 1):
-            said = [event(ENTRY, "wl_a"), event(ENTRY, "wl_i", deep), event(ENTRY, "wl_b", deep + 1),
-                    event(RETURN, "wl_b", deep + 1), event(RETURN, "wl_i", deep), event(RETURN, "wl_a")]
+            said = [
+                event(ENTRY, "wl_a"),
+                event(ENTRY, "wl_i", deep),
+                event(ENTRY, "wl_b", deep + 1),
+                event(RETURN, "wl_b", deep + 1),
+                event(RETURN, "wl_i", deep),
+                event(RETURN, "wl_a")
+            ]
             found = align(steps(story.spans, NAMES, lambda s: True), said, differ)[0].divergence
             self.assertEqual(found.why if found else "", "")
 
@@ -330,7 +365,8 @@ class Checks(unittest.TestCase):
         story = Story()
         story.enter("wl_a")
         story.leave(hits=0)
-        self.assertIn("returned without the tracer", self.why(graph_checks.through_handler, evidence(story)))
+        self.assertIn("returned without the tracer",
+                      self.why(graph_checks.through_handler, evidence(story)))
 
     def test_a_tail_call_whose_maker_is_lost(self) -> None:
         story = Story()
@@ -350,8 +386,10 @@ class Checks(unittest.TestCase):
         story.enter("wl_a")
         story.enter("wl_b")
         story.leave(home=CALL["wl_a", "wl_c"])
-        self.assertIn(f"wl_b must return to {CALL['wl_a', 'wl_b'] + 4:#x}, and went to {CALL['wl_a', 'wl_c']:#x}",
-                      self.why(graph_checks.comes_home, evidence(story)))
+        self.assertIn(
+            f"wl_b must return to {CALL['wl_a', 'wl_b'] + 4:#x}, and went to "
+            f"{CALL['wl_a', 'wl_c']:#x}",
+            self.why(graph_checks.comes_home, evidence(story)))
 
     def lasted(self, ns: int, smp: int = 1) -> str:
         story = Story()
@@ -359,7 +397,9 @@ class Checks(unittest.TestCase):
         story.seq += 60
         story.leave()
         e = evidence(story, smp)
-        e.phases[0].users[0].trace = GraphTrace("function_graph", [event(ENTRY, "wl_a"), event(RETURN, "wl_a", 0, ns)])
+        e.phases[0].users[0].trace = GraphTrace(
+            "function_graph",
+            [event(ENTRY, "wl_a"), event(RETURN, "wl_a", 0, ns)])
         return self.why(graph_checks.durations, e)
 
     def test_a_duration_within_what_was_executed(self) -> None:
@@ -377,9 +417,15 @@ class Checks(unittest.TestCase):
         story.leave()
         story.leave()
         e = evidence(story, 4)
-        said = [event(ENTRY, "wl_a"), event(ENTRY, "wl_b", 1), event(RETURN, "wl_b", 1, 500), event(RETURN, "wl_a", 0, 400)]
+        said = [
+            event(ENTRY, "wl_a"),
+            event(ENTRY, "wl_b", 1),
+            event(RETURN, "wl_b", 1, 500),
+            event(RETURN, "wl_a", 0, 400)
+        ]
         e.phases[0].users[0].trace = GraphTrace("function_graph", said)
-        self.assertIn("and the calls that it made lasted 0.500 us", self.why(graph_checks.durations, e))
+        self.assertIn("and the calls that it made lasted 0.500 us",
+                      self.why(graph_checks.durations, e))
 
     def order_finding(self, entries: list[int], returns: list[int]) -> str:
         """The finding for users whose handlers ran in this order at the entry and at the return."""
@@ -402,25 +448,31 @@ class Checks(unittest.TestCase):
         self.assertIn("ran in a wrong order", self.order_finding([1, 2], [1, 2]))
 
     def test_a_user_that_is_not_told(self) -> None:
-        self.assertIn("user 0 said yes at the entry, and was not called at the return", self.order_finding([1, 2], [2]))
+        self.assertIn("user 0 said yes at the entry, and was not called at the return",
+                      self.order_finding([1, 2], [2]))
         self.assertIn("ran for 1 of them", self.order_finding([1], [1]))
 
 
 class Asleep(unittest.TestCase):
-    """The session waits until the thread sleeps, and not for a fixed time: on a busy host a thread may need long."""
+    """The session waits until the thread sleeps, and not for a fixed time: on a busy host a thread
+    may need long."""
 
     def typed(self, *walks: str) -> list[str]:
         session, machine = GraphSession(NoKernel(), 6, 4, 0, Path()), mock.MagicMock()
         said = {"sleep 1000000 &": iter(["[3] thread 9\n"]), "ps -s": iter(walks)}
-        machine.console.command.side_effect = lambda line, *_: next(said.get(line, iter([""])), "none")
+        machine.console.command.side_effect = lambda line, *_: next(said.get(line, iter([""])),
+                                                                    "none")
         session._walk(machine)
         return [call.args[0] for call in machine.console.command.call_args_list]
 
     def test_the_stacks_are_looked_at_until_it_sleeps(self) -> None:
         begin, end = ["graph 0 see sleep_ns", "sleep 1000000 &"], ["graph 0 off", "kill 3; wait"]
         self.assertEqual(self.typed("       sleep_ns+0x4/0x8\n"), [*begin, "ps -s", *end])
-        self.assertEqual(self.typed("ready", "running", "       sleep_ns+0x4/0x8\n"), [*begin, *["ps -s"] * 3, *end])
-        self.assertEqual(self.typed("ready").count("ps -s"), 100, "one that never sleeps does not hold up the grade for ever")
+        self.assertEqual(self.typed("ready", "running", "       sleep_ns+0x4/0x8\n"),
+                         [*begin, *["ps -s"] * 3, *end])
+        self.assertEqual(
+            self.typed("ready").count("ps -s"), 100,
+            "one that never sleeps does not hold up the grade for ever")
 
 
 if __name__ == "__main__":

@@ -1,4 +1,5 @@
-"""Tests of function_graph's checks: the evidence of a right boot is changed in one place, and the right check must find it."""
+"""Tests of function_graph's checks: the evidence of a right boot is changed in one place, and the
+right check must find it."""
 
 from __future__ import annotations
 
@@ -25,7 +26,8 @@ class ForgedGraph(unittest.TestCase):
     def setUpClass(cls) -> None:
         build(6)
         kernel = Kernel(ROOT / "build/arm64/lab6/callsite.elf", "arm64")
-        cls.evidence = rubric.lab(6).session(kernel, 6, 4, SEED, ROOT / "build/tests/graph-forged.log").run()
+        cls.evidence = rubric.lab(6).session(kernel, 6, 4, SEED,
+                                             ROOT / "build/tests/graph-forged.log").run()
 
     def forged(self) -> Evidence:
         e = copy.copy(self.evidence)
@@ -74,7 +76,8 @@ class ForgedGraph(unittest.TestCase):
         self.sees(graph_checks.three_agree, e, "not the one that follows from the seed")
 
     def test_an_event_less(self) -> None:
-        """The next event must have another name. Of two equal events either may be the missing one."""
+        """The next event must have another name. Of two equal events either may be the missing one.
+        """
         e = self.forged()
         events = self.events(e)
         at = next(i for i, v in enumerate(events) if i >= 100
@@ -117,7 +120,9 @@ class ForgedGraph(unittest.TestCase):
     def test_time_that_goes_back(self) -> None:
         e = self.forged()
         events = self.events(e)
-        at = next(i for i, v in enumerate(events) if i >= 50 and v.cpu in {before.cpu for before in events[:i]})
+        at = next(i for i, v in enumerate(events)
+                  if i >= 50 and v.cpu in {before.cpu
+                                           for before in events[:i]})
         events[at] = events[at]._replace(usec=0)
         self.sees(graph_checks.three_agree, e, "an earlier time than the one before it")
 

@@ -26,7 +26,8 @@ class GraphText(unittest.TestCase):
     def test_a_leaf_is_an_entry_and_a_return(self) -> None:
         events = parse(TRACE).events
         self.assertEqual([e.kind for e in events], [ENTRY, ENTRY, RETURN, RETURN, RETURN])
-        self.assertEqual([e.func for e in events], ["wl_first", "wl_leaf_ash", "wl_leaf_ash", "wl_fan_amber", "wl_first"])
+        self.assertEqual([e.func for e in events],
+                         ["wl_first", "wl_leaf_ash", "wl_leaf_ash", "wl_fan_amber", "wl_first"])
         self.assertEqual([e.depth for e in events], [0, 1, 1, 1, 0])
 
     def test_durations_in_ns_with_the_worth_of_their_last_digit(self) -> None:
@@ -44,7 +45,8 @@ class GraphText(unittest.TestCase):
         self.assertEqual((trace.tracer, trace.unknown, trace.lost), ("function_graph", [], 0))
 
     def test_what_is_no_line_of_function_graph_is_kept(self) -> None:
-        for line in ("   12.000001 |   0)   workloa-12   |   wl_first() {", "hello", " 0)   0.071 us    |    wl_leaf_ash();",
+        for line in ("   12.000001 |   0)   workloa-12   |   wl_first() {", "hello",
+                     " 0)   0.071 us    |    wl_leaf_ash();",
                      "   12.000001 |   0)   workloa-12   |               |  wl_first {"):
             self.assertEqual(parse(line).unknown, [line])
 
@@ -53,13 +55,15 @@ class GraphText(unittest.TestCase):
 
     def test_values(self) -> None:
         lead = "   12.000001 |   0)   workloa-12   |   0.071 us    |  "
-        for text in ("f(); /* = 0x1f */", "} /* f = 0x1f */", "f(); /* ret=0x1f */", "} /* f ret=0x1f */"):
+        for text in ("f(); /* = 0x1f */", "} /* f = 0x1f */", "f(); /* ret=0x1f */",
+                     "} /* f ret=0x1f */"):
             event = parse(lead + text).events[-1]
             self.assertEqual((event.func, event.value), ("f", "0x1f"), text)
 
     def test_stats(self) -> None:
-        self.assertEqual(stats("entries: 12\noverrun: 3\noldest event ts:     0.000000\ndropped events: 1\n"),
-                         {"entries": 12, "overrun": 3, "dropped events": 1})
+        self.assertEqual(
+            stats("entries: 12\noverrun: 3\noldest event ts:     0.000000\ndropped events: 1\n"),
+            {"entries": 12, "overrun": 3, "dropped events": 1})
 
 
 if __name__ == "__main__":

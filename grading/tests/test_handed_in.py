@@ -1,4 +1,5 @@
-"""The rules for handed-in objects: each rule is tested with an object that breaks only this rule."""
+"""The rules for handed-in objects: each rule is tested with an object that breaks only this rule.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +21,8 @@ from grading.tests.mutants import build
 from qemu.machine import ARCHES, ROOT
 
 GCC = {"riscv64": "riscv64-linux-gnu-gcc", "arm64": "aarch64-linux-gnu-gcc"}
-PLAIN: dict[str, list[str]] = {"riscv64": ["-march=rv64ima_zicsr_zifencei", "-mabi=lp64"], "arm64": []}
+PLAIN: dict[str,
+            list[str]] = {"riscv64": ["-march=rv64ima_zicsr_zifencei", "-mabi=lp64"], "arm64": []}
 SOURCE = Path("kern/ftrace/<arch>/caller.S")
 GOOD = """
 	.text
@@ -64,7 +66,8 @@ RULES = {  # lines added to a good file -> the message
     '\t.section .text.mine, "axG", %progbits, mine, comdat\n\tnop\n': "it may not have a section '.group'",
     '\t.section .init_array, "aw"\n\t.8byte ftrace_stub\n': "it may not have a section '.init_array'",
     '\t.section .rela.mine, "", %4\n\t.8byte 0, 0, 0\n': "it may not have a section '.rela.mine'",
-    '\t.altmacro\n\t.macro one n\nx\\n:\n\t.endm\n\t.set .Ln, 0\n\t.rept 50000\n\tone %.Ln\n\t.set .Ln, .Ln + 1\n\t.endr\n': "it has 500",
+    '\t.altmacro\n\t.macro one n\nx\\n:\n\t.endm\n\t.set .Ln, 0\n\t.rept 50000\n\tone %.Ln\n\t.set '
+    '.Ln, .Ln + 1\n\t.endr\n': "it has 500",
     "\t.data\n\t.8byte 0\n\t.rept 50000\n\t.reloc 0, NONE, ftrace_stub\n\t.endr\n": ".data has 50000 relocations",
     "\t.bss\n\t.zero 1 << 20\n": "bytes to the kernel, and may add 262144 at most",
     "\t.data\n\t.balign 1 << 20\n": "may be aligned to a page at most",
@@ -74,16 +77,31 @@ RULES = {  # lines added to a good file -> the message
     "\t.size ftrace_stub_0, 8\n": "ftrace_stub_0 and ftrace_caller overlap",
 }
 SYSTEM = {  # forbidden instructions, and permitted ones
-    "riscv64": (["csrw stvec, a0", "csrw satp, a0", "csrs sie, a0", "csrw sstatus, a0", "sfence.vma", "ecall", "sret", ".word 0x0045200f" "  # cbo.zero",
-                 ".word 0x6ec5c073  # hsv.d"],
-                ["csrr a0, satp", "csrrci a0, sstatus, 2", "csrs sstatus, a0", "fence w, w", "fence.i", "wfi", "ebreak", "rdtime a0", "sc.d a0, a1, (a2)"]),
-    "arm64": (["msr vbar_el1, x0", "msr ttbr0_el1, x0", "msr tcr_el1, x0", "msr sctlr_el1, x0", "msr sp_el0, x0", "msr tpidr_el1, x0", "msr spsel, #0",
-               "dc zva, x0", "dc ivac, x0", "tlbi vmalle1", "at s1e1r, x0", "hvc #0", "smc #0", "svc #0", "eret"],
-              ["mrs x0, vbar_el1", "msr daifset, #2", "msr daif, x0", "msr nzcv, x0", "dc cvau, x0", "dc cvac, x0", "dc civac, x0", "ic ivau, x0", "ic iallu",
-               "ic ialluis", "dsb ish", "isb", "dmb ishst", "clrex", "wfe", "yield", "brk #1000", "br x0", "stxr w0, x1, [x2]"])}
+    "riscv64": ([
+        "csrw stvec, a0", "csrw satp, a0", "csrs sie, a0", "csrw sstatus, a0", "sfence.vma",
+        "ecall", "sret", ".word 0x0045200f"
+        "  # cbo.zero", ".word 0x6ec5c073  # hsv.d"
+    ], [
+        "csrr a0, satp", "csrrci a0, sstatus, 2", "csrs sstatus, a0", "fence w, w", "fence.i",
+        "wfi", "ebreak", "rdtime a0", "sc.d a0, a1, (a2)"
+    ]), "arm64": ([
+        "msr vbar_el1, x0", "msr ttbr0_el1, x0", "msr tcr_el1, x0", "msr sctlr_el1, x0",
+        "msr sp_el0, x0", "msr tpidr_el1, x0", "msr spsel, #0", "dc zva, x0", "dc ivac, x0",
+        "tlbi vmalle1", "at s1e1r, x0", "hvc #0", "smc #0", "svc #0", "eret"
+    ], [
+        "mrs x0, vbar_el1", "msr daifset, #2", "msr daif, x0", "msr nzcv, x0", "dc cvau, x0",
+        "dc cvac, x0", "dc civac, x0", "ic ivau, x0", "ic iallu", "ic ialluis", "dsb ish", "isb",
+        "dmb ishst", "clrex", "wfe", "yield", "brk #1000", "br x0", "stxr w0, x1, [x2]"
+    ])
+}
 # A permitted instruction, and a relocation that turns it into a forbidden one.
-RELOCATED = {"riscv64": ("\t.set .Lupper, 0x10551000\n\t.reloc ., R_RISCV_HI20, .Lupper\n\t.word 0x00002073\n", "csrw stvec,a0"),
-             "arm64": ("\t.reloc ., R_AARCH64_ADR_PREL_LO21, . + 0x31802\n\t.word 0xb5000000\n", "msr vbar_el1, x0")}
+RELOCATED = {
+    "riscv64": (
+        "\t.set .Lupper, 0x10551000\n\t.reloc ., R_RISCV_HI20, .Lupper\n\t.word 0x00002073\n",
+        "csrw stvec,a0"),
+    "arm64": ("\t.reloc ., R_AARCH64_ADR_PREL_LO21, . + 0x31802\n\t.word 0xb5000000\n",
+              "msr vbar_el1, x0")
+}
 
 
 class Rules(unittest.TestCase):
@@ -95,19 +113,26 @@ class Rules(unittest.TestCase):
         source = self.folder / name.replace("<arch>", arch)
         source.parent.mkdir(parents=True, exist_ok=True)
         source.write_text(text)
-        subprocess.run([GCC[arch], *PLAIN[arch], "-c", "-o", source.with_suffix(".o"), source], check=True, capture_output=True)
+        subprocess.run([GCC[arch], *PLAIN[arch], "-c", "-o",
+                        source.with_suffix(".o"), source], check=True, capture_output=True)
         return source.with_suffix(".o")
 
     def said(self, arch: str, text: str) -> str:
         if arch not in self.beside:
-            self.beside[arch] = [self.made(arch, f"{arch}/kern/sched/sched.S", TRUSTED), self.made(arch, f"{arch}/kern/apps/workload.S", "wl_leaf:\n\tnop\n")]
-        return handed_in.refused(arch, self.folder, [*self.beside[arch], self.made(arch, str(SOURCE), text)])
+            self.beside[arch] = [
+                self.made(arch, f"{arch}/kern/sched/sched.S", TRUSTED),
+                self.made(arch, f"{arch}/kern/apps/workload.S", "wl_leaf:\n\tnop\n")
+            ]
+        return handed_in.refused(arch, self.folder,
+                                 [*self.beside[arch],
+                                  self.made(arch, str(SOURCE), text)])
 
     def test_each_rule(self) -> None:
         for arch in ARCHES:
             self.assertEqual(self.said(arch, GOOD), "")
             for text, sentence in RULES.items():
-                text = text.replace("NONE", {"riscv64": "R_RISCV_NONE", "arm64": "R_AARCH64_NONE"}[arch])
+                text = text.replace("NONE", {"riscv64": "R_RISCV_NONE",
+                                             "arm64": "R_AARCH64_NONE"}[arch])
                 with self.subTest(arch=arch, added=text):
                     said = self.said(arch, GOOD + text)
                     self.assertIn(f"kern/ftrace/{arch}/caller.S: ", said)
@@ -115,7 +140,8 @@ class Rules(unittest.TestCase):
 
     def test_instructions(self) -> None:
         for arch in ARCHES:
-            for instructions, sentence in zip(SYSTEM[arch], ("it may not have the instruction '", "")):
+            for instructions, sentence in zip(SYSTEM[arch],
+                                              ("it may not have the instruction '", "")):
                 for instruction in instructions:
                     with self.subTest(instruction=instruction):
                         said = self.said(arch, f"{GOOD}\t{instruction}\n")
@@ -124,61 +150,88 @@ class Rules(unittest.TestCase):
     def test_instructions_that_the_linker_makes(self) -> None:
         for arch in ARCHES:
             made, instruction = RELOCATED[arch]
-            objects = [self.made(arch, f"build/{arch}/made/{name}", text) for name, text in (("kern/sched/sched.S", TRUSTED), (str(SOURCE), GOOD + made))]
+            objects = [
+                self.made(arch, f"build/{arch}/made/{name}", text)
+                for name, text in (("kern/sched/sched.S", TRUSTED), (str(SOURCE), GOOD + made))
+            ]
             elf = self.folder / f"build/{arch}/made/callsite.elf"
             names = [path.relative_to(self.folder) for path in objects]
             self.assertEqual(handed_in.refused(arch, elf.parent, objects), "")
-            subprocess.run([GCC[arch].replace("gcc", "ld"), "-Ttext", "0x80000000", "-e", "0", "-Map", elf.with_suffix(".map"), "-o", elf, *names],
-                           cwd=self.folder, check=True)
-            self.assertEqual(handed_in.broken(Kernel(elf, arch)), f"{SOURCE}: a relocation makes another instruction into '{instruction}'".replace("<arch>", arch))
+            subprocess.run([
+                GCC[arch].replace("gcc", "ld"), "-Ttext", "0x80000000", "-e", "0", "-Map",
+                elf.with_suffix(".map"), "-o", elf, *names
+            ], cwd=self.folder, check=True)
+            self.assertEqual(
+                handed_in.broken(Kernel(elf, arch)),
+                f"{SOURCE}: a relocation makes another instruction into '{instruction}'".replace(
+                    "<arch>", arch))
 
     def test_what_is_patched_lies_in_its_function(self) -> None:
         for arch in ARCHES:
             for was, now in (("ftrace_call:\n\tnop\n", "\tnop\n"), ("ftrace_stubs:\n", "")):
                 name = was.split(":")[0]
-                self.assertIn(f"{name} must be an instruction of ", self.said(arch, GOOD.replace(was, now) + was))
+                self.assertIn(f"{name} must be an instruction of ",
+                              self.said(arch,
+                                        GOOD.replace(was, now) + was))
 
     def test_names_that_are_not_watched_may_be_had_twice(self) -> None:
         for arch in ARCHES:
             self.assertEqual(self.said(arch, GOOD + "its_own:\nopen:\n\tnop\n"), "")
 
     def test_relocations(self) -> None:
-        for arch, kinds in {"riscv64": ("R_RISCV_ALIGN, 4", "R_RISCV_RELAX"), "arm64": ("R_AARCH64_IRELATIVE", "R_AARCH64_COPY")}.items():
+        for arch, kinds in {
+                "riscv64": ("R_RISCV_ALIGN, 4", "R_RISCV_RELAX"),
+                "arm64": ("R_AARCH64_IRELATIVE", "R_AARCH64_COPY")
+        }.items():
             for kind in kinds:
                 with self.subTest(kind=kind):
-                    self.assertIn("which a handed-in file may not have", self.said(arch, GOOD + f"\t.reloc 0, {kind}\n"))
+                    self.assertIn("which a handed-in file may not have",
+                                  self.said(arch, GOOD + f"\t.reloc 0, {kind}\n"))
 
     def test_a_table_has_one_entry_of_it(self) -> None:
         entry = '__asm__(".pushsection .table.unwind_hook, \\"a\\"; .8byte 1; .popsection");\n'
         for arch in ARCHES:
-            for count, sentence in ((1, ""), (2, "kern/ftrace/graph/fgraph.c: section .table.unwind_hook may have only one entry")):
-                objects = [self.made(arch, "kern/sched/sched.S", TRUSTED), self.made(arch, "kern/ftrace/graph/fgraph.c", count * entry)]
+            for count, sentence in (
+                (1, ""),
+                (2,
+                 "kern/ftrace/graph/fgraph.c: section .table.unwind_hook may have only one entry")):
+                objects = [
+                    self.made(arch, "kern/sched/sched.S", TRUSTED),
+                    self.made(arch, "kern/ftrace/graph/fgraph.c", count * entry)
+                ]
                 self.assertEqual(handed_in.refused(arch, self.folder, objects), sentence)
 
     def test_a_relocation_stays_in_its_section(self) -> None:
         for arch in ARCHES:
-            beside, made = self.made(arch, "kern/sched/sched.S", TRUSTED), self.made(arch, str(SOURCE), GOOD + "\t.data\n\t.8byte ftrace_stub\n")
+            beside, made = self.made(arch, "kern/sched/sched.S",
+                                     TRUSTED), self.made(arch, str(SOURCE),
+                                                         GOOD + "\t.data\n\t.8byte ftrace_stub\n")
             self.assertEqual(handed_in.refused(arch, self.folder, [beside, made]), "")
             with made.open("r+b") as file:
                 at = ELFFile(file).get_section_by_name(".rela.data")["sh_offset"]
                 file.seek(at)
                 file.write((0x100000).to_bytes(8, "little"))
-            self.assertIn(".rela.data reaches 0x100000, outside", handed_in.refused(arch, self.folder, [beside, made]))
+            self.assertIn(".rela.data reaches 0x100000, outside",
+                          handed_in.refused(arch, self.folder, [beside, made]))
 
     def test_what_is_no_object(self) -> None:
         for arch in ARCHES:
-            made, beside = self.made(arch, str(SOURCE), GOOD), self.made(arch, "kern/sched/sched.S", TRUSTED)
+            made, beside = self.made(arch, str(SOURCE),
+                                     GOOD), self.made(arch, "kern/sched/sched.S", TRUSTED)
             whole = made.read_bytes()
-            for text in (b"", b"\x7fELF", whole[:200], whole[:-300], whole[:40] + b"\xff" * 24 + whole[64:]):
+            for text in (b"", b"\x7fELF", whole[:200], whole[:-300],
+                         whole[:40] + b"\xff" * 24 + whole[64:]):
                 made.write_bytes(text)
                 said = handed_in.refused(arch, self.folder, [beside, made])
                 self.assertRegex(said, rf"^kern/ftrace/{arch}/caller\.S: .*object")
             made.write_bytes(whole)
             subprocess.run([GCC[arch].replace("gcc", "strip"), made], check=True)
-            self.assertIn("not have exactly one symbol table", handed_in.refused(arch, self.folder, [beside, made]))
+            self.assertIn("not have exactly one symbol table",
+                          handed_in.refused(arch, self.folder, [beside, made]))
             other = self.made(next(a for a in ARCHES if a != arch), "kern/other.S", GOOD)
             made.write_bytes(other.read_bytes())
-            self.assertIn("not one that a compiler makes", handed_in.refused(arch, self.folder, [beside, made]))
+            self.assertIn("not one that a compiler makes",
+                          handed_in.refused(arch, self.folder, [beside, made]))
 
 
 class Labs(unittest.TestCase):
@@ -199,16 +252,25 @@ class Labs(unittest.TestCase):
         pattern = re.search(r"sed -n '(.*?)'", mk)
         assert pattern
         for path in ROOT.glob("labs/*/rubric.toml"):
-            line = subprocess.run(["sed", "-n", pattern[1].replace("$$", "$"), path], capture_output=True, text=True, check=True).stdout
-            self.assertEqual(re.sub(r'[",]', "", line).split(), [name for half in halves(path).values() for name in half["files"]])
+            line = subprocess.run(["sed", "-n", pattern[1].replace("$$", "$"), path],
+                                  capture_output=True, text=True, check=True).stdout
+            self.assertEqual(
+                re.sub(r'[",]', "", line).split(),
+                [name for half in halves(path).values() for name in half["files"]])
 
     def test_nothing_trusted_is_made_of_what_is_handed_in(self) -> None:
         for arch in ARCHES:
-            folder, objects = handed_in.linked(ROOT / f"build/{arch}/lab{max(rubric.LABS)}/callsite.elf")
+            folder, objects = handed_in.linked(ROOT /
+                                               f"build/{arch}/lab{max(rubric.LABS)}/callsite.elf")
             handed = {rule.source: name for name, rule in handed_in.rules(arch).items()}
             for made in (path for path in objects if path.with_suffix(".d").exists()):
-                used = {source for source in handed if re.search(rf"\s{re.escape(source)}[\s:]", made.with_suffix(".d").read_text())}
-                self.assertLessEqual({handed[source] for source in used}, {str(made.relative_to(folder))})
+                used = {
+                    source
+                    for source in handed if re.search(rf"\s{re.escape(source)}[\s:]",
+                                                      made.with_suffix(".d").read_text())
+                }
+                self.assertLessEqual({handed[source]
+                                      for source in used}, {str(made.relative_to(folder))})
 
     def test_the_kernel_keeps_the_rules(self) -> None:
         for arch in ARCHES:
@@ -221,21 +283,25 @@ class Copies(unittest.TestCase):
     def test_a_copy_of_a_kernel_has_the_objects_of_the_tree_it_was_built_in(self) -> None:
         """Whatever folder the copy is in: a class's results may lie in another tree's build/."""
         with tempfile.TemporaryDirectory() as folder:
-            tree, out = Path(folder, "build/job/tree").resolve(), Path(folder, "build/job/attempt-1")
+            tree, out = Path(folder,
+                             "build/job/tree").resolve(), Path(folder, "build/job/attempt-1")
             at = tree / "build/riscv64"
             (at / "lab4/kern").mkdir(parents=True)
             (at / "lab4/callsite.elf").touch()
             (at / "lab4/callsite.map").write_text("LOAD build/riscv64/lab4/kern/fs/file.o\n")
-            options = argparse.Namespace(out=out, kernels=tree / "build", variant="lab4", arch=["riscv64"])
+            options = argparse.Namespace(out=out, kernels=tree / "build", variant="lab4",
+                                         arch=["riscv64"])
             for _ in range(2):  # the second time over what the first has left
                 program.take_copies(options)
                 copy = options.kernels / "riscv64/callsite.elf"
                 self.assertNotEqual(at / "lab4/callsite.elf", copy.resolve())
-                self.assertEqual((at / "lab4", [at / "lab4/kern/fs/file.o"]), handed_in.linked(copy))
+                self.assertEqual((at / "lab4", [at / "lab4/kern/fs/file.o"]),
+                                 handed_in.linked(copy))
                 options.kernels = tree / "build"
 
     def test_recordmcount_is_copied_with_a_kernel_that_a_link_names(self) -> None:
-        """A class's grade names no variant: build/ARCH/callsite.elf is a link to the kernel that was built last, and recordmcount has none."""
+        """A class's grade names no variant: build/ARCH/callsite.elf is a link to the kernel that
+        was built last, and recordmcount has none."""
         with tempfile.TemporaryDirectory() as folder:
             at = Path(folder).resolve() / "build/riscv64"
             (at / "lab2-staff1").mkdir(parents=True)
@@ -243,9 +309,12 @@ class Copies(unittest.TestCase):
                 (at / "lab2-staff1" / name).write_text(name)
             for name in ("callsite.elf", "Image"):
                 (at / name).symlink_to(f"lab2-staff1/{name}")
-            options = argparse.Namespace(out=Path(folder, "out"), kernels=at.parent, variant="", arch=["riscv64"])
+            options = argparse.Namespace(out=Path(folder, "out"), kernels=at.parent, variant="",
+                                         arch=["riscv64"])
             program.take_copies(options)
-            self.assertEqual({"callsite.elf", "Image", "recordmcount", handed_in.TREE}, {path.name for path in (options.kernels / "riscv64").iterdir()})
+            self.assertEqual({"callsite.elf", "Image", "recordmcount", handed_in.TREE},
+                             {path.name
+                              for path in (options.kernels / "riscv64").iterdir()})
 
 
 if __name__ == "__main__":

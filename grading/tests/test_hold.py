@@ -16,18 +16,26 @@ from qemu.machine import ARCHES, FINISHED, ROOT, Machine
 
 def threads(run: Run) -> dict[str, int]:
     """The names and numbers of QEMU's threads."""
-    return {(task / "comm").read_text().strip(): int(task.name) for task in Path(f"/proc/{run.pid}/task").iterdir()}
+    return {(task / "comm").read_text().strip(): int(task.name)
+            for task in Path(f"/proc/{run.pid}/task").iterdir()}
 
 
 class Starved(unittest.TestCase):
-    """CPU 0 waits in a loop for CPU 1, which the host hardly runs, because both threads have one processor and CPU 1's has the lowest priority."""
+    """CPU 0 waits in a loop for CPU 1, which the host hardly runs, because both threads have one
+    processor and CPU 1's has the lowest priority."""
 
     def reaches(self, arch: str) -> None:
         directory = ROOT / f"build/{arch}/{FINISHED}-tests"
-        subprocess.run(["make", "-s", "-C", str(ROOT), f"ARCH={arch}", "TESTS=1", *(str((directory / name).relative_to(ROOT)) for name in ("Image", "callsite.map"))], check=True)
+        subprocess.run([
+            "make", "-s", "-C",
+            str(ROOT), f"ARCH={arch}", "TESTS=1", *(str((directory / name).relative_to(ROOT))
+                                                    for name in ("Image", "callsite.map"))
+        ], check=True)
         kernel = Kernel(directory / "callsite.elf", arch)
-        machine = Machine(arch, 2, image=directory / "Image", extra=["-name", "hold,debug-threads=on"])
-        with Run(machine, ROOT / f"build/tests/hold-{arch}.log", truth.config(kernel, machine, (), "kt_ring")) as run:
+        machine = Machine(arch, 2, image=directory / "Image",
+                          extra=["-name", "hold,debug-threads=on"])
+        with Run(machine, ROOT / f"build/tests/hold-{arch}.log",
+                 truth.config(kernel, machine, (), "kt_ring")) as run:
             run.console.wait_ready(60)
             cpu, = list(os.sched_getaffinity(0))[:1]
             for name, number in threads(run).items():

@@ -15,16 +15,19 @@ class CallEncoding(unittest.TestCase):
         for offset in (-(1 << 20), -2048, -4, 4, 2046, 4096, (1 << 20) - 2):
             word = RISCV64.call(BASE, BASE + offset, 5)
             self.assertEqual(RISCV64.jump(BASE, word), (BASE + offset, 5))
-            self.assertIn(f"{(BASE + offset) & (1 << 64) - 1:x}", HandMade("riscv64", "entry").disassemble(BASE, word))
+            self.assertIn(f"{(BASE + offset) & (1 << 64) - 1:x}",
+                          HandMade("riscv64", "entry").disassemble(BASE, word))
 
     def test_arm64_calls_come_back(self) -> None:
         for offset in (-(1 << 27), -4, 4, 4096, (1 << 27) - 4):
             word = ARM64.call(BASE, BASE + offset, 30)
             self.assertEqual(ARM64.jump(BASE, word), (BASE + offset, 30))
-            self.assertIn(f"{(BASE + offset) & (1 << 64) - 1:x}", HandMade("arm64", "entry").disassemble(BASE, word))
+            self.assertIn(f"{(BASE + offset) & (1 << 64) - 1:x}",
+                          HandMade("arm64", "entry").disassemble(BASE, word))
 
     def test_out_of_reach_is_refused(self) -> None:
-        far_away: list[tuple[Isa, int]] = [(RISCV64, 1 << 20), (RISCV64, -(1 << 20) - 2), (ARM64, 1 << 27), (ARM64, 2)]
+        far_away: list[tuple[Isa, int]] = [(RISCV64, 1 << 20), (RISCV64, -(1 << 20) - 2),
+                                           (ARM64, 1 << 27), (ARM64, 2)]
         for isa, far in far_away:
             with self.assertRaises(ValueError):
                 isa.call(BASE, BASE + far, 1)

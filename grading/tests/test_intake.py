@@ -1,4 +1,5 @@
-"""Which files of a submission are taken, and which are refused; among them are archives that were made to do harm."""
+"""Which files of a submission are taken, and which are refused; among them are archives that were
+made to do harm."""
 
 from __future__ import annotations
 
@@ -31,9 +32,12 @@ WANTED = (PATCH, CALLER)
 BOTH = {PATCH: b"int x;\n", CALLER: b"\tnop\n"}
 
 
-def tar(members: list[tuple[str, bytes]], change: Callable[[tarfile.TarInfo], None] = lambda info: None, form: int = tarfile.PAX_FORMAT) -> bytes:
+def tar(members: list[tuple[str, bytes]], change: Callable[[tarfile.TarInfo],
+                                                           None] = lambda info: None,
+        form: int = tarfile.PAX_FORMAT) -> bytes:
     out = io.BytesIO()
-    with tarfile.open(fileobj=out, mode="w", format=form, encoding="utf-8", errors="surrogateescape") as file:
+    with tarfile.open(fileobj=out, mode="w", format=form, encoding="utf-8",
+                      errors="surrogateescape") as file:
         for name, data in members:
             info = tarfile.TarInfo(name)
             info.size = len(data)
@@ -77,18 +81,22 @@ class Intake(unittest.TestCase):
         plain = tar(list(BOTH.items()))
         (self.folder / "plain").write_bytes(plain)
         for name in ("gzip", "bzip2", "xz"):
-            packed = subprocess.run([name, "-c", self.folder / "plain"], capture_output=True, check=True).stdout
+            packed = subprocess.run([name, "-c", self.folder / "plain"], capture_output=True,
+                                    check=True).stdout
             self.assertEqual(self.take(packed, f"lab3.tar.{name}").files, BOTH, name)
         self.assertEqual(self.take(zipped(list(BOTH.items())), "lab3.zip").files, BOTH)
 
     def test_a_whole_tree_in_a_folder_of_any_name(self) -> None:
-        more = [("class/Makefile", b"all:\n\trm -rf /\n"), ("class/kern/main.c", b""), ("class/old/" + PATCH, b"old\n")]
+        more = [("class/Makefile", b"all:\n\trm -rf /\n"), ("class/kern/main.c", b""),
+                ("class/old/" + PATCH, b"old\n")]
         got = self.take(tar([*more, *((f"class/{name}", data) for name, data in BOTH.items())]))
-        self.assertEqual((got.files, got.missing, got.ignored), (BOTH, [], ["class/Makefile", "class/kern/main.c", "class/old/" + PATCH]))
+        self.assertEqual((got.files, got.missing, got.ignored),
+                         (BOTH, [], ["class/Makefile", "class/kern/main.c", "class/old/" + PATCH]))
 
     def test_a_missing_file_is_named(self) -> None:
         got = self.take(tar([(PATCH, b"int x;\n")]))
-        self.assertEqual((got.files, got.missing, got.refused), ({PATCH: b"int x;\n"}, [CALLER], ""))
+        self.assertEqual((got.files, got.missing, got.refused),
+                         ({PATCH: b"int x;\n"}, [CALLER], ""))
         self.assertEqual(self.take(tar([])).missing, list(WANTED))
 
     def test_a_folder_and_the_archive_in_it(self) -> None:
@@ -106,34 +114,50 @@ class Intake(unittest.TestCase):
         self.assertIn("it has 2 archives", taken(self.folder / "bob", WANTED).refused)
 
     def repository(self, *commits: tuple[bytes, str]) -> Path:
-        """Ann's: of each commit what every file holds, and the date. The tags are day1, day2, ..."""
+        """Ann's: of each commit what every file holds, and the date. The tags are day1, day2, ...
+        """
         at = self.folder / "ann"
-        env = {**os.environ, "GIT_AUTHOR_NAME": "a", "GIT_AUTHOR_EMAIL": "a", "GIT_COMMITTER_NAME": "a", "GIT_COMMITTER_EMAIL": "a"}
+        env = {
+            **os.environ, "GIT_AUTHOR_NAME": "a", "GIT_AUTHOR_EMAIL": "a",
+            "GIT_COMMITTER_NAME": "a", "GIT_COMMITTER_EMAIL": "a"
+        }
         subprocess.run(["git", "init", "-q", at], check=True)
         for day, (word, date) in enumerate(commits, 1):
             for name in BOTH:
                 (at / name).parent.mkdir(parents=True, exist_ok=True)
                 (at / name).write_bytes(word)
             for command in (["add", "-A"], ["commit", "-q", "-m", "."], ["tag", f"day{day}"]):
-                subprocess.run(["git", "-C", at, *command], check=True, env={**env, "GIT_COMMITTER_DATE": date})
+                subprocess.run(["git", "-C", at, *command], check=True,
+                               env={**env, "GIT_COMMITTER_DATE": date})
         return at
 
     @user_namespaces
     def test_a_repository_at_a_tag_and_before_a_date(self) -> None:
-        at = self.repository((b"first\n", "2030-01-01T12:00:00Z"), (b"second\n", "2030-01-02T12:00:00Z"), (b"third\n", "2030-01-03T12:00:00Z"))
+        at = self.repository((b"first\n", "2030-01-01T12:00:00Z"),
+                             (b"second\n", "2030-01-02T12:00:00Z"),
+                             (b"third\n", "2030-01-03T12:00:00Z"))
         (at / PATCH).write_bytes(b"never committed\n")
         # A student's configuration names programs; within walls none of them reaches the host.
-        (at / ".git/config").write_text(f"[core]\n\tfsmonitor = touch {self.folder}/ran\n\tpager = touch {self.folder}/ran\n"
-                                        f"[alias]\n\tarchive = !touch {self.folder}/ran\n[tar \"tar\"]\n\tcommand = touch {self.folder}/ran\n")
+        (at / ".git/config").write_text(
+            f"[core]\n\tfsmonitor = touch {self.folder}/ran\n\tpager = touch {self.folder}/ran\n"
+            f"[alias]\n\tarchive = !touch {self.folder}/ran\n[tar \"tar\"]\n\tcommand = touch "
+            f"{self.folder}/ran\n"
+        )
         days = {b"first\n": 1, b"second\n": 2, b"third\n": 3}
-        for tag, before, word in (("", "", b"third\n"), ("day1", "", b"first\n"), ("", "2030-01-03T00:00Z", b"second\n")):
+        for tag, before, word in (("", "", b"third\n"), ("day1", "", b"first\n"),
+                                  ("", "2030-01-03T00:00Z", b"second\n")):
             got = taken(at, WANTED, tag, before)
-            self.assertEqual((got.files, got.committed[:19]), (dict.fromkeys(BOTH, word), f"2030-01-0{days[word]}T12:00:00"), (tag, before))
+            self.assertEqual((got.files, got.committed[:19]),
+                             (dict.fromkeys(BOTH, word), f"2030-01-0{days[word]}T12:00:00"),
+                             (tag, before))
         self.assertIn("no commit before", taken(at, WANTED, "", "2029-01-01").refused)
         self.assertEqual(taken(at, WANTED, "lab3").refused, "it has no tag lab3")
         self.assertFalse((self.folder / "ran").exists())
-        with patch.object(walls, "run", return_value=walls.Ended(None, b"", b"", "it took more than 9 seconds")):
-            self.assertEqual(taken(at, WANTED).refused, "git does not come to an end: it took more than 9 seconds")
+        with patch.object(walls, "run", return_value=walls.Ended(None, b"", b"",
+                                                                 "it took more than 9 seconds")):
+            self.assertEqual(
+                taken(at, WANTED).refused,
+                "git does not come to an end: it took more than 9 seconds")
 
     def test_a_repository_is_made_of_files(self) -> None:
         """git would wait for a pipe's other end, which no limit of processor time ends."""
@@ -141,17 +165,21 @@ class Intake(unittest.TestCase):
             at = self.repository((b"first\n", "2030-01-01T12:00:00Z"))
             (at / ".git" / name).unlink(missing_ok=True)
             os.mkfifo(at / ".git" / name)
-            self.assertEqual(taken(at, WANTED).refused, f".git/{name} is neither a file nor a folder")
+            self.assertEqual(
+                taken(at, WANTED).refused, f".git/{name} is neither a file nor a folder")
             shutil.rmtree(at)
-        (self.repository((b"first\n", "2030-01-01T12:00:00Z")) / ".git/refs/heads/new").symlink_to("/dev/ptmx")
-        self.assertEqual(taken(at, WANTED).refused, ".git/refs/heads/new is neither a file nor a folder")
+        (self.repository(
+            (b"first\n", "2030-01-01T12:00:00Z")) / ".git/refs/heads/new").symlink_to("/dev/ptmx")
+        self.assertEqual(
+            taken(at, WANTED).refused, ".git/refs/heads/new is neither a file nor a folder")
 
     def test_git_verifies_no_signature(self) -> None:
         """An archive's file may ask for that at each of its words, and each starts gpg."""
         with patch.object(walls, "run", return_value=walls.Ended(0, b"", b"")) as run:
             intake.git(Path("/x"), "archive", "HEAD")
         words = run.call_args[0][0]
-        self.assertEqual([word for word in words if word.startswith("gpg.")], [f"gpg.{form}.program=/none" for form in ("openpgp", "x509", "ssh")])
+        self.assertEqual([word for word in words if word.startswith("gpg.")],
+                         [f"gpg.{form}.program=/none" for form in ("openpgp", "x509", "ssh")])
 
     @user_namespaces
     def test_a_bare_repository_of_any_name(self) -> None:
@@ -166,25 +194,38 @@ class Intake(unittest.TestCase):
     @user_namespaces
     def test_a_time_without_a_zone_is_this_machine_s(self) -> None:
         self.addCleanup(time.tzset)
-        self.repository((b"in time\n", "2030-02-01T23:58:00-05:00"), (b"late\n", "2030-02-02T00:01:00-05:00"))
-        with patch.dict(os.environ, {"TZ": "EST5"}), patch.object(tree, "written", return_value=WANTED):
+        self.repository((b"in time\n", "2030-02-01T23:58:00-05:00"),
+                        (b"late\n", "2030-02-02T00:01:00-05:00"))
+        with patch.dict(os.environ, {"TZ": "EST5"}), patch.object(tree, "written",
+                                                                  return_value=WANTED):
             time.tzset()
-            with patch("sys.argv", ["grade-class", "--lab", "3", "--in", "a", "--out", "b", "--before", "2030-02-01 23:59"]):
+            with patch("sys.argv", [
+                    "grade-class", "--lab", "3", "--in", "a", "--out", "b", "--before",
+                    "2030-02-01 23:59"
+            ]):
                 options = main.arguments()
             [entry] = main.take(options, {}, layouts.find(self.folder))
         self.assertEqual(entry.taken.files, dict.fromkeys(BOTH, b"in time\n"))
         for none in ("tomorow", "2030-02-31"):
-            with patch("sys.argv", ["grade-class", "--lab", "3", "--in", "a", "--out", "b", "--before", none]), redirect_stderr(io.StringIO()), self.assertRaises(SystemExit):
+            with patch("sys.argv",
+                       ["grade-class", "--lab", "3", "--in", "a", "--out", "b", "--before", none
+                        ]), redirect_stderr(io.StringIO()), self.assertRaises(SystemExit):
                 main.arguments()
 
     # ---- what is refused ----
 
     def test_a_link_a_device_and_a_fifo_in_the_place_of_a_file(self) -> None:
-        for kind in (tarfile.SYMTYPE, tarfile.LNKTYPE, tarfile.CHRTYPE, tarfile.BLKTYPE, tarfile.FIFOTYPE):
+        for kind in (tarfile.SYMTYPE, tarfile.LNKTYPE, tarfile.CHRTYPE, tarfile.BLKTYPE,
+                     tarfile.FIFOTYPE):
             def change(info: tarfile.TarInfo, kind: bytes = kind) -> None:
-                info.type, info.linkname, info.size = (kind, "/etc/shadow", 0) if info.name == PATCH else (info.type, "", info.size)
-            self.refused(tar([(PATCH, b""), (CALLER, b"x\n")], change), f"{PATCH} is a link or a device")
-        self.refused(zipped([(PATCH, b"/etc/shadow")], 0o120777), f"{PATCH} is a link or a device", "lab3.zip")
+                info.type, info.linkname, info.size = (kind, "/etc/shadow",
+                                                       0) if info.name == PATCH else (info.type, "",
+                                                                                      info.size)
+
+            self.refused(tar([(PATCH, b""), (CALLER, b"x\n")], change),
+                         f"{PATCH} is a link or a device")
+        self.refused(zipped([(PATCH, b"/etc/shadow")], 0o120777), f"{PATCH} is a link or a device",
+                     "lab3.zip")
         (self.folder / "ann" / PATCH).parent.mkdir(parents=True)
         os.symlink("/etc/passwd", self.folder / "ann" / PATCH)
         self.assertIn(f"{PATCH} is a link", taken(self.folder / "ann", WANTED).refused)
@@ -199,7 +240,8 @@ class Intake(unittest.TestCase):
         self.assertEqual(taken(self.folder / "bob", WANTED).refused, "it is a link")
 
     def test_a_file_twice(self) -> None:
-        self.refused(tar([(PATCH, b"one\n"), (f"./{PATCH}", b"two\n")]), f"{PATCH} is there 2 times")
+        self.refused(tar([(PATCH, b"one\n"), (f"./{PATCH}", b"two\n")]),
+                     f"{PATCH} is there 2 times")
         self.refused(tar([(f"a/{PATCH}", b""), (f"b/{PATCH}", b"")]), "in several folders: a, b")
 
     def test_paths_that_leave_the_archive(self) -> None:
@@ -209,7 +251,9 @@ class Intake(unittest.TestCase):
         self.assertEqual([path.name for path in self.folder.iterdir()], ["lab3.tar"])
 
     def test_names_that_no_terminal_should_get(self) -> None:
-        got = self.take(tar([("a\nb\x1b[2J", b""), ("<script>", b""), ("\udcff\udcfe", b"")], form=tarfile.GNU_FORMAT))
+        got = self.take(
+            tar([("a\nb\x1b[2J", b""), ("<script>", b""), ("\udcff\udcfe", b"")],
+                form=tarfile.GNU_FORMAT))
         self.assertEqual(got.ignored, ["a\\x0ab\\x1b[2J", "<script>", "\\xdcff\\xdcfe"])
 
     def test_text_that_is_none(self) -> None:
@@ -218,11 +262,15 @@ class Intake(unittest.TestCase):
 
     def test_a_file_that_is_too_large_or_cut_off(self) -> None:
         self.refused(tar([(PATCH, bytes(intake.LARGEST + 1))]), f"has {intake.LARGEST + 1} bytes")
-        self.refused(tar([(PATCH, b"x" * 5000)])[:1500], "it cannot be read: unexpected end of data")
+        self.refused(
+            tar([(PATCH, b"x" * 5000)])[:1500], "it cannot be read: unexpected end of data")
 
     def test_bombs(self) -> None:
         with patch.object(intake, "UNPACKED", 1 << 20):
-            self.refused(gzip.compress(tar([*((f"zeros{n}", bytes(1 << 20)) for n in range(8)), *BOTH.items()])), "it has more than 1 MiB, unpacked", "lab3.tar.gz")
+            self.refused(
+                gzip.compress(
+                    tar([*((f"zeros{n}", bytes(1 << 20)) for n in range(8)), *BOTH.items()])),
+                "it has more than 1 MiB, unpacked", "lab3.tar.gz")
         bomb = io.BytesIO()
         with zipfile.ZipFile(bomb, "w", zipfile.ZIP_DEFLATED) as file:
             file.writestr(PATCH, bytes(64 << 20))
@@ -236,13 +284,16 @@ class Intake(unittest.TestCase):
     def test_ten_thousand_files_and_too_many(self) -> None:
         many = [(f"build/{n}", b"") for n in range(10_000)]
         got = self.take(tar([*many, *BOTH.items()]))
-        self.assertEqual((got.files, got.ignored_count, len(got.ignored)), (BOTH, 10_000, intake.SHOWN))
+        self.assertEqual((got.files, got.ignored_count, len(got.ignored)),
+                         (BOTH, 10_000, intake.SHOWN))
         with patch.object(intake, "MEMBERS", 9_000):
             self.refused(tar(many), "more than 9000 files and folders")
-        self.refused(tar([(f"{n}/{PATCH}", b"") for n in range(100)]), "more than 64 files of the names")
+        self.refused(tar([(f"{n}/{PATCH}", b"") for n in range(100)]),
+                     "more than 64 files of the names")
 
     def test_what_is_no_archive(self) -> None:
-        for data in (b"", b"nothing", b"PK\x03\x04" + bytes(100), b"\x1f\x8b" + bytes(100), b"\xfd7zXZ\0" + bytes(100)):
+        for data in (b"", b"nothing", b"PK\x03\x04" + bytes(100), b"\x1f\x8b" + bytes(100),
+                     b"\xfd7zXZ\0" + bytes(100)):
             got = self.take(data)
             self.assertEqual(got.files, {}, data)
             self.assertTrue(got.refused, data)
@@ -261,16 +312,24 @@ class Intake(unittest.TestCase):
     # ---- what is no student's fault ----
 
     def test_what_this_machine_cannot_read_is_no_student_s_fault(self) -> None:
-        """A download that this user may not read, or a full disk, would be 0 points for a student."""
+        """A download that this user may not read, or a full disk, would be 0 points for a student.
+        """
         for number in (errno.EACCES, errno.EIO, errno.ENOSPC):
             for name in ("lstat", "open", "scandir"):
                 (self.folder / "ann" / PATCH).parent.mkdir(parents=True, exist_ok=True)
                 (self.folder / "ann" / PATCH).write_bytes(b"int x;\n")
-                with patch.object(os, name, side_effect=OSError(number, os.strerror(number))), self.assertRaisesRegex(walls.NoWalls, f"ann.*{os.strerror(number)}", msg=name):
+                with patch.object(os, name,
+                                  side_effect=OSError(number,
+                                                      os.strerror(number))), self.assertRaisesRegex(
+                                                          walls.NoWalls,
+                                                          f"ann.*{os.strerror(number)}", msg=name):
                     taken(self.folder / "ann", WANTED)
-        with patch.object(intake, "read", side_effect=OSError("Invalid data stream")):  # as bz2 says it
+        # as bz2 says it
+        with patch.object(intake, "read", side_effect=OSError("Invalid data stream")):
             self.refused(b"", "it cannot be read: Invalid data stream")
-        with patch.object(intake, "read", lambda *_: os.kill(os.getpid(), signal.SIGKILL)), self.assertRaisesRegex(walls.NoWalls, "was killed"):
+        with patch.object(intake, "read",
+                          lambda *_: os.kill(os.getpid(), signal.SIGKILL)), self.assertRaisesRegex(
+                              walls.NoWalls, "was killed"):
             self.take(b"")
 
 
@@ -288,16 +347,25 @@ class Layouts(unittest.TestCase):
         return [(s.student, s.name, s.ident, s.path.name, s.late) for s in found.submissions]
 
     def test_gradescope(self) -> None:
-        found = self.class_of("submission_11/", "submission_12/", "notes.txt", metadata="submission_11:\n  :submitters:\n  - :name: Ann O'Neil\n    :sid: '7'\n"
-                              "    :email: ann@example.edu\n  :created_at: 2030-01-31 22:59:00.123456000 Z\n  :history:\n  - :id: 1\n    :created_at: 2030-01-01 00:00:00.000000000 Z\nsubmission_12:\n  :submitters:\n  - :name: Bo\n    :sid: '8'\n  - :name: Cy\n    :sid: '9'\n")
+        found = self.class_of(
+            "submission_11/", "submission_12/", "notes.txt",
+            metadata="submission_11:\n  :submitters:\n  - :name: Ann O'Neil\n    :sid: '7'\n"
+            "    :email: ann@example.edu\n  :created_at: 2030-01-31 22:59:00.123456000 Z\n  "
+            ":history:\n  - :id: 1\n    :created_at: 2030-01-01 00:00:00.000000000 "
+            "Z\nsubmission_12:\n  :submitters:\n  - :name: Bo\n    :sid: '8'\n  - :name: Cy\n    "
+            ":sid: '9'\n"
+        )
         self.assertEqual(found.layout, "Gradescope's export")
-        self.assertEqual(self.people(found), [("Ann-O-Neil", "Ann O'Neil", "ann@example.edu", "submission_11", None),
-                                              ("Bo-and-Cy", "Bo and Cy", "8 9", "submission_12", None)])
-        self.assertEqual([s.submitted for s in found.submissions], ["2030-01-31 22:59:00.123456000 Z", ""])
+        self.assertEqual(self.people(found),
+                         [("Ann-O-Neil", "Ann O'Neil", "ann@example.edu", "submission_11", None),
+                          ("Bo-and-Cy", "Bo and Cy", "8 9", "submission_12", None)])
+        self.assertEqual([s.submitted for s in found.submissions],
+                         ["2030-01-31 22:59:00.123456000 Z", ""])
         self.assertEqual(found.ignored, ["notes.txt"])
 
     def test_gradescope_s_names_are_quoted_as_in_yaml(self) -> None:
-        for written, name in (("'Seán O''Brien'", "Seán O'Brien"), (r'"Zo\xEB \"Z\" Öz"', 'Zoë "Z" Öz'),
+        for written, name in (("'Seán O''Brien'", "Seán O'Brien"), (r'"Zo\xEB \"Z\" Öz"',
+                                                                    'Zoë "Z" Öz'),
                               ("Ann#1  # a comment", "Ann#1"), ("'7'", "7"), ("~", "~")):
             found = self.class_of("submission_11/", metadata="submission_11:\n  :submitters:\n"
                                   f"  - :name: {written}\n    :sid: '7'\n")
@@ -305,25 +373,36 @@ class Layouts(unittest.TestCase):
 
     def test_gradescope_s_metadata_that_is_no_yaml(self) -> None:
         """It may be cut: then nobody's name is known, and that is no student's fault."""
-        for cut in ("submission_11:\n  :submitters:\n  - :name: 'Ann", "- 1\n", "submission_11: 7\n"):
+        for cut in ("submission_11:\n  :submitters:\n  - :name: 'Ann", "- 1\n",
+                    "submission_11: 7\n"):
             with self.assertRaisesRegex(walls.NoWalls, "submission_metadata.yml is not", msg=cut):
                 self.class_of("submission_11/", metadata=cut)
 
     def test_gradescope_s_metadata_holds_what_a_student_printed(self) -> None:
-        said = "".join(f"{' ' * indent}{dash}:{name}: the victim's\n" for indent in (8, 10, 12) for dash in ("", "- ") for name in ("name", "email", "sid"))
-        found = self.class_of("submission_11/", metadata="submission_11:\n  :submitters:\n  - :name: Ann\n    :sid: '7'\n    :email: ann@example.edu\n  :results:\n    :output: |-\n"
-                              f"{said}  :history:\n  - :id: 1\n    :results:\n      :output: |\n{said}")
-        self.assertEqual(self.people(found), [("Ann", "Ann", "ann@example.edu", "submission_11", None)])
+        said = "".join(f"{' ' * indent}{dash}:{name}: the victim's\n" for indent in (8, 10, 12)
+                       for dash in ("", "- ") for name in ("name", "email", "sid"))
+        found = self.class_of(
+            "submission_11/", metadata=
+            "submission_11:\n  :submitters:\n  - :name: Ann\n    :sid: '7'\n    :email: "
+            "ann@example.edu\n  :results:\n    :output: |-\n"
+            f"{said}  :history:\n  - :id: 1\n    :results:\n      :output: |\n{said}")
+        self.assertEqual(self.people(found),
+                         [("Ann", "Ann", "ann@example.edu", "submission_11", None)])
 
     def test_moodle(self) -> None:
-        found = self.class_of("Ann O_1001_assignsubmission_file_/", "Bo_1002_assignsubmission_file_lab3.tar")
-        self.assertEqual([(name, ident) for _, name, ident, _, _ in self.people(found)], [("Ann O", "1001"), ("Bo", "1002")])
+        found = self.class_of("Ann O_1001_assignsubmission_file_/",
+                              "Bo_1002_assignsubmission_file_lab3.tar")
+        self.assertEqual([(name, ident) for _, name, ident, _, _ in self.people(found)],
+                         [("Ann O", "1001"), ("Bo", "1002")])
 
     def test_a_student_of_moodle_with_several_files_is_one_student(self) -> None:
         """Moodle would take the last line of moodle.csv with the student's number."""
         of = "Bo_1002_assignsubmission_file_"
-        found = self.class_of(f"{of}README.txt", f"{of}lab3.tar", f"{of}notes.txt", "Ann_1001_assignsubmission_file_lab3.tar")
-        self.assertEqual(self.people(found), [("Ann", "Ann", "1001", "Ann_1001_assignsubmission_file_lab3.tar", None), ("Bo", "Bo", "1002", f"{of}lab3.tar", None)])
+        found = self.class_of(f"{of}README.txt", f"{of}lab3.tar", f"{of}notes.txt",
+                              "Ann_1001_assignsubmission_file_lab3.tar")
+        self.assertEqual(self.people(found),
+                         [("Ann", "Ann", "1001", "Ann_1001_assignsubmission_file_lab3.tar", None),
+                          ("Bo", "Bo", "1002", f"{of}lab3.tar", None)])
         self.assertEqual(found.ignored, [f"{of}README.txt", f"{of}notes.txt"])
         found = self.class_of(f"{of}lab2.tar", f"{of}lab3.tar")
         self.assertEqual([s.refused for s in found.submissions], ["it has 2 archives"])
@@ -332,8 +411,11 @@ class Layouts(unittest.TestCase):
 
     def test_canvas(self) -> None:
         """The second number is the file's, and all files of a student are of one submission."""
-        found = self.class_of("oneilann_17_200_lab3.tar", "oneilann_17_201_notes.txt", "bo_LATE_18_202_lab3.zip")
-        self.assertEqual(self.people(found), [("bo", "bo", "18", "bo_LATE_18_202_lab3.zip", True), ("oneilann", "oneilann", "17", "oneilann_17_200_lab3.tar", False)])
+        found = self.class_of("oneilann_17_200_lab3.tar", "oneilann_17_201_notes.txt",
+                              "bo_LATE_18_202_lab3.zip")
+        self.assertEqual(self.people(found),
+                         [("bo", "bo", "18", "bo_LATE_18_202_lab3.zip", True),
+                          ("oneilann", "oneilann", "17", "oneilann_17_200_lab3.tar", False)])
         self.assertEqual(found.ignored, ["oneilann_17_201_notes.txt"])
         found = self.class_of("bo_18_202_lab2.tar", "bo_18_203_lab3.tar")
         self.assertEqual([s.refused for s in found.submissions], ["it has 2 archives"])
@@ -341,55 +423,84 @@ class Layouts(unittest.TestCase):
     def test_a_stray_file_does_not_hide_whose_download_it_is(self) -> None:
         """As any folder of archives, it would lose the names, the numbers and what is late."""
         more = ["Thumbs.db", "__MACOSX"]
-        found = self.class_of(*more, "bo_LATE_18_202_lab3.zip", "cy_19_203_lab3.zip", "di_20_204_lab3.zip")
-        self.assertEqual([(s.ident, s.late) for s in found.submissions], [("18", True), ("19", False), ("20", False)])
+        found = self.class_of(*more, "bo_LATE_18_202_lab3.zip", "cy_19_203_lab3.zip",
+                              "di_20_204_lab3.zip")
+        self.assertEqual([(s.ident, s.late) for s in found.submissions], [("18", True),
+                                                                          ("19", False),
+                                                                          ("20", False)])
         self.assertEqual(found.ignored, more)
         text = "Ann_1001_assignsubmission_onlinetext_"
         found = self.class_of(*more, text, "Ann_1001_assignsubmission_file_/")
         self.assertEqual([(s.name, s.ident) for s in found.submissions], [("Ann", "1001")])
         self.assertEqual(found.ignored, [text, *more])
-        self.assertEqual(len(self.class_of("ann.tar", "bo.tar", "the_18_202_others.tar").submissions), 3)
+        self.assertEqual(
+            len(self.class_of("ann.tar", "bo.tar", "the_18_202_others.tar").submissions), 3)
 
     def test_a_file_of_canvas_may_have_a_name_as_in_moodle(self) -> None:
-        found = self.class_of("annlee_17_201_x_1_assignsubmission_file_y.tar", "bocox_18_202_lab3.tar", "cydee_19_203_lab3.tar")
-        self.assertEqual((found.layout, [s.ident for s in found.submissions]), (layouts.CANVAS, ["17", "18", "19"]))
+        found = self.class_of("annlee_17_201_x_1_assignsubmission_file_y.tar",
+                              "bocox_18_202_lab3.tar", "cydee_19_203_lab3.tar")
+        self.assertEqual((found.layout, [s.ident for s in found.submissions]),
+                         (layouts.CANVAS, ["17", "18", "19"]))
 
     def test_a_file_s_name_does_not_make_it_another_student_s(self) -> None:
-        found = self.class_of("Ann_1001_assignsubmission_file_x_1002_assignsubmission_file_lab3.tar", "Bo_1002_assignsubmission_file_lab3.tar")
-        self.assertEqual([(s.name, s.ident, s.refused) for s in found.submissions], [("Ann", "1001", ""), ("Bo", "1002", "")])
+        found = self.class_of(
+            "Ann_1001_assignsubmission_file_x_1002_assignsubmission_file_lab3.tar",
+            "Bo_1002_assignsubmission_file_lab3.tar")
+        self.assertEqual([(s.name, s.ident, s.refused) for s in found.submissions],
+                         [("Ann", "1001", ""), ("Bo", "1002", "")])
 
     def test_repositories(self) -> None:
         self.assertIn("GitHub Classroom", self.class_of("lab3-ann/.git/", "lab3-bo/.git/").layout)
 
     def test_any_names(self) -> None:
-        found = self.class_of("ann/", "Ann.tar", "a\nb\x1b[2J.tar", "$(reboot).tar.gz", "...", "README", "Жанна/", "ann-49915e0d.zip")
+        found = self.class_of("ann/", "Ann.tar", "a\nb\x1b[2J.tar", "$(reboot).tar.gz", "...",
+                              "README", "Жанна/", "ann-49915e0d.zip")
         self.assertEqual([(student, name) for student, name, *_ in self.people(found)],
-                         [("reboot", "$(reboot)"), ("Ann-b5710856", "Ann"), ("a-b-2J", "a\\x0ab\\x1b[2J"), ("ann-49915e0d", "ann"), ("ann-49915e0d-2", "ann-49915e0d"),
-                          ("student-22100eb1", "Жанна")])
+                         [("reboot", "$(reboot)"), ("Ann-b5710856", "Ann"),
+                          ("a-b-2J", "a\\x0ab\\x1b[2J"), ("ann-49915e0d", "ann"),
+                          ("ann-49915e0d-2", "ann-49915e0d"), ("student-22100eb1", "Жанна")])
         self.assertEqual(found.ignored, ["README", "..."])
 
     def test_another_student_does_not_change_whose_folder_it_is(self) -> None:
         """The folder has the student's earlier results."""
-        names = ["Ан Иванов_1001_assignsubmission_file_/", "李 梅_1002_assignsubmission_file_/", "Ann Lee_1003_assignsubmission_file_/"]
+        names = [
+            "Ан Иванов_1001_assignsubmission_file_/", "李 梅_1002_assignsubmission_file_/",
+            "Ann Lee_1003_assignsubmission_file_/"
+        ]
         folders = {s.ident: s.student for s in self.class_of(*names).submissions}
-        self.assertEqual(folders, {"1001": "student-1001", "1002": "student-1002", "1003": "Ann-Lee"})
-        self.assertLessEqual(folders.items(), {s.ident: s.student for s in self.class_of("丁 一_1000_assignsubmission_file_/", *names).submissions}.items())
-        self.assertEqual([s.student for s in self.class_of(names[2], "Ann Lee_1004_assignsubmission_file_/").submissions], ["Ann-Lee-1003", "Ann-Lee-1004"])
+        self.assertEqual(folders,
+                         {"1001": "student-1001", "1002": "student-1002", "1003": "Ann-Lee"})
+        self.assertLessEqual(
+            folders.items(), {
+                s.ident: s.student
+                for s in self.class_of("丁 一_1000_assignsubmission_file_/", *names).submissions
+            }.items())
+        self.assertEqual([
+            s.student
+            for s in self.class_of(names[2], "Ann Lee_1004_assignsubmission_file_/").submissions
+        ], ["Ann-Lee-1003", "Ann-Lee-1004"])
 
     def test_an_archive_is_one_whatever_its_name(self) -> None:
         with tempfile.TemporaryDirectory() as scratch:
             at = Path(scratch)
-            for name, data in (("ann.TAR", b""), ("bo", tar(list(BOTH.items()))), ("cy", gzip.compress(tar(list(BOTH.items())))), ("di", zipped(list(BOTH.items()))),
-                               ("eli.Zip", b""), ("notes", b"n" * 1024), ("photo", gzip.compress(b"n" * 1024)), ("zeros", bytes(1024))):
+            for name, data in (("ann.TAR", b""), ("bo", tar(list(BOTH.items()))),
+                               ("cy", gzip.compress(tar(list(BOTH.items())))),
+                               ("di", zipped(list(BOTH.items()))), ("eli.Zip", b""), ("notes",
+                                                                                      b"n" * 1024),
+                               ("photo", gzip.compress(b"n" * 1024)), ("zeros", bytes(1024))):
                 (at / name).write_bytes(data)
             found = layouts.find(at)
-            self.assertEqual([s.student for s in found.submissions], ["ann", "bo", "cy", "di", "eli"])
+            self.assertEqual([s.student for s in found.submissions],
+                             ["ann", "bo", "cy", "di", "eli"])
             self.assertEqual(found.ignored, ["notes", "photo", "zeros"])
-            self.assertEqual([taken(s.path, WANTED).files for s in found.submissions[1:4]], [BOTH] * 3)
+            self.assertEqual([taken(s.path, WANTED).files for s in found.submissions[1:4]],
+                             [BOTH] * 3)
 
     def test_two_submissions_of_one_name_are_one_student_without_points(self) -> None:
         found = self.class_of("one.tar", "two.tar", "two.zip", "two/")
-        self.assertEqual([(s.student, s.refused) for s in found.submissions], [("one", ""), ("two", "there are 3 submissions of this name: two, two.tar, two.zip")])
+        self.assertEqual([(s.student, s.refused) for s in found.submissions],
+                         [("one", ""),
+                          ("two", "there are 3 submissions of this name: two, two.tar, two.zip")])
         self.assertEqual(found.ignored, [])
 
     def test_a_hidden_entry_is_ignored_and_listed(self) -> None:

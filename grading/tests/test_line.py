@@ -1,4 +1,5 @@
-"""A machine at the far end of a bad serial line: each command runs once, and what is read is what was printed."""
+"""A machine at the far end of a bad serial line: each command runs once, and what is read is what
+was printed."""
 
 from __future__ import annotations
 
@@ -46,7 +47,10 @@ from qemu.machine import FETCHED, ROOT, WITH_US, Machine, boot_script, initrd_of
 
 LOGS = ROOT / "build/tests/line"
 MINUTES = 10 if os.environ.get("EVERY") == "1" else 0.5  # of traffic at 115200 baud
-TRACE = "".join(f"        workload-{n}     [00{n % 4}] .....    {n}.{n * 37 % 1000000:06d}: wl_leaf_ash <-wl_fan_{n}\n" for n in range(900))
+TRACE = "".join(
+    f"        workload-{n}     [00{n % 4}] .....    {n}.{n * 37 % 1000000:06d}: wl_leaf_ash "
+    f"<-wl_fan_{n}\n"
+    for n in range(900))
 
 
 class OnALine(unittest.TestCase):
@@ -60,13 +64,15 @@ class OnALine(unittest.TestCase):
         far = Far(Shell({"trace": TRACE}))
         console = self.console(far)
         console.boot(UBoot(), 60)
-        self.assertEqual(console.command("echo \"a\" '$b' > `c\\`"), "echo \"a\" '$b' > `c\\` was run\n")
+        self.assertEqual(console.command("echo \"a\" '$b' > `c\\`"),
+                         "echo \"a\" '$b' > `c\\` was run\n")
         self.assertEqual(console.file("trace"), TRACE)
         self.assertEqual((console.retyped, console.refetched), (0, 0))
 
     def test_a_bad_line_changes_nothing(self) -> None:
         """One byte in a thousand is dropped, doubled or changed, in both directions."""
-        far = Far(Shell({"trace": TRACE}), seed=random.randrange(1 << 30) if MINUTES > 1 else 1, rate=0.001)
+        far = Far(Shell({"trace": TRACE}), seed=random.randrange(1 << 30) if MINUTES > 1 else 1,
+                  rate=0.001)
         console, typed = self.console(far), list[str]()
         console.boot(UBoot(), 60)
         with self.subTest(far=vars(far.there)):
@@ -94,7 +100,8 @@ class OnALine(unittest.TestCase):
         console.boot(UBoot(), 60)
         with self.assertRaises(Stopped) as caught:
             console.command("one")
-        self.assertEqual((caught.exception.verdict, caught.exception.why.partition(";")[0]), (verdict, why))
+        self.assertEqual((caught.exception.verdict, caught.exception.why.partition(";")[0]),
+                         (verdict, why))
 
     def test_each_end_has_its_verdict(self) -> None:
         class Silent(Shell):
@@ -152,9 +159,11 @@ class OnALine(unittest.TestCase):
 
         class AtUBoot(Shell):
             def types(self, data: bytes) -> bytes:
-                return data.replace(b"\r", b"\r\n=> ") if "poweroff" in self.ran else super().types(data)
+                return data.replace(b"\r",
+                                    b"\r\n=> ") if "poweroff" in self.ran else super().types(data)
 
-        for shell, verdict in ((Off, None), (StartsAgain, Verdict.REBOOT), (AtUBoot, Verdict.TIMEOUT)):
+        for shell, verdict in ((Off, None), (StartsAgain, Verdict.REBOOT), (AtUBoot,
+                                                                            Verdict.TIMEOUT)):
             with self.subTest(shell.__name__):
                 self.assertEqual(self.off(shell({})), verdict)
 
@@ -176,14 +185,23 @@ class ThroughUBoot(unittest.TestCase):
         self.assertEqual(self.boots(Board(Shell({})), noise=b"\xff"), ["boot"])
 
     def test_the_commands_are_typed_at_its_prompt(self) -> None:
-        lines = ["load mmc 1:1 ${kernel_addr_r} Image", "booti ${kernel_addr_r} - ${fdtcontroladdr}"]
+        lines = [
+            "load mmc 1:1 ${kernel_addr_r} Image", "booti ${kernel_addr_r} - ${fdtcontroladdr}"
+        ]
         self.assertEqual(self.boots(Board(Shell({}), boots=lines[1]), *lines), lines)
 
     def test_a_bad_line_changes_no_command(self) -> None:
-        lines = ["load mmc 1:1 ${kernel_addr_r} Image", "booti ${kernel_addr_r} - ${fdtcontroladdr}"]
+        lines = [
+            "load mmc 1:1 ${kernel_addr_r} Image", "booti ${kernel_addr_r} - ${fdtcontroladdr}"
+        ]
         for seed in range(40):
             with self.subTest(seed=seed):
-                self.assertLessEqual({line for line in self.boots(Board(Shell({}), seed, 0.005, lines[1]), *lines) if line}, set(lines))
+                self.assertLessEqual(
+                    {
+                        line
+                        for line in self.boots(Board(Shell({}), seed, 0.005, lines[1]), *lines)
+                        if line
+                    }, set(lines))
 
 
 class PlacesOfLines(unittest.TestCase):
@@ -197,7 +215,9 @@ class PlacesOfLines(unittest.TestCase):
         said = LOGS / "power.txt"
         said.unlink(missing_ok=True)
         with mock.patch("grading.session.line_session.open_line", lambda where: Far(Shell({}))):
-            with self.assertRaises(KeyError), Place("unix:none", power=f"echo >> {said}").powered(LOGS / "power.log"):
+            with self.assertRaises(KeyError), Place("unix:none",
+                                                    power=f"echo >> {said}").powered(LOGS /
+                                                                                     "power.log"):
                 self.assertEqual(said.read_text(), "on\n")
                 raise KeyError
         self.assertEqual(said.read_text(), "on\noff\n")
@@ -205,7 +225,8 @@ class PlacesOfLines(unittest.TestCase):
 
 class OverTelnet(unittest.TestCase):
     def test_a_port_that_another_host_serves(self) -> None:
-        """By RFC 2217: telnet, with the port's settings in between. On a busy host the server may begin to answer late."""
+        """By RFC 2217: telnet, with the port's settings in between. On a busy host the server may
+        begin to answer late."""
         LOGS.mkdir(parents=True, exist_ok=True)
 
         def serve() -> None:
@@ -214,12 +235,17 @@ class OverTelnet(unittest.TestCase):
                 manager = PortManager(port, SimpleNamespace(write=line.sendall))
                 with suppress(ConnectionError):
                     while data := line.recv(4096):
-                        line.sendall(b"".join(manager.escape(shell.types(b"".join(manager.filter(data))))))
+                        line.sendall(b"".join(
+                            manager.escape(shell.types(b"".join(manager.filter(data))))))
 
         shell = Shell({"trace": TRACE})
-        with socket.create_server(("127.0.0.1", 0)) as listener, mock.patch("grading.machine.line.AT_UBOOT", 0.2):  # all is quiet until Enter is typed
+        # all is quiet until Enter is typed
+        with socket.create_server(
+            ("127.0.0.1", 0)) as listener, mock.patch("grading.machine.line.AT_UBOOT", 0.2):
             threading.Thread(target=serve, daemon=True).start()
-            with closing(LineConsole(open_line(f"telnet:127.0.0.1:{listener.getsockname()[1]}"), LOGS / "telnet.log")) as console:
+            with closing(
+                    LineConsole(open_line(f"telnet:127.0.0.1:{listener.getsockname()[1]}"),
+                                LOGS / "telnet.log")) as console:
                 console.boot(UBoot(), 600)
                 self.assertEqual(console.command("uptime"), "uptime was run\n")
                 self.assertEqual(console.file("trace"), TRACE)
@@ -232,19 +258,27 @@ def traced(seed: int, cpus: int, names: frozenset[str]) -> list[str]:
     for name, calls in workload.expect(seed, cpus).contexts.items():
         kind, _, cpu = name.partition(" ")
         flags, pid = "..h.." if kind == "interrupt" else ".....", int(cpu or 9) + 10
-        lines += [f"{'workload':>16}-{pid}      [00{cpu or 0}] {flags}     1.000000: {call.function} <-{call.caller}" for call in calls if call.function in names]
+        lines += [
+            f"{'workload':>16}-{pid}      [00{cpu or 0}] {flags}     1.000000: {call.function} "
+            f"<-{call.caller}"
+            for call in calls if call.function in names
+        ]
     return lines
 
 
 LINKED = bytes(range(256)) * 10
 NOP = 0x13
-AT_REST = LINKED[:1024] + NOP.to_bytes(4, "little") + LINKED[1028:]  # the one call site is at 0x1400
+# the one call site is at 0x1400
+AT_REST = LINKED[:1024] + NOP.to_bytes(4, "little") + LINKED[1028:]
 
 
 def fake_kernel() -> Kernel:
     """What the checks of the console need of one."""
-    return cast(Kernel, SimpleNamespace(path="callsite.elf", arch="riscv64", hook="entry", text=(0x1000, 0x1000 + len(LINKED)), text_bytes=lambda: LINKED,
-                                        rest_text=lambda lab: AT_REST, symbol=lambda name: 0, name_at=hex))
+    return cast(
+        Kernel,
+        SimpleNamespace(path="callsite.elf", arch="riscv64", hook="entry",
+                        text=(0x1000, 0x1000 + len(LINKED)), text_bytes=lambda: LINKED,
+                        rest_text=lambda lab: AT_REST, symbol=lambda name: 0, name_at=hex))
 
 
 def crcs(text: bytes) -> str:
@@ -252,39 +286,56 @@ def crcs(text: bytes) -> str:
 
 
 class ConsoleAlone(unittest.TestCase):
-    """The console is compared with what follows from the seed; what it cannot show is not judged."""
+    """The console is compared with what follows from the seed; what it cannot show is not judged.
+    """
 
-    def graded(self, spoils: Callable[[list[str]], list[str]] = lambda lines: lines, why: str = "", boot: bytes = AT_REST, end: bytes = AT_REST) -> report.Grade:
-        e = Evidence("riscv64", 3, 4, 7, fake_kernel(), LOGS / "none.log", Verdict.TIMEOUT if why else Verdict.PASS, why, line="unix:line")
+    def graded(self, spoils: Callable[[list[str]], list[str]] = lambda lines: lines, why: str = "",
+               boot: bytes = AT_REST, end: bytes = AT_REST) -> report.Grade:
+        e = Evidence("riscv64", 3, 4, 7, fake_kernel(), LOGS / "none.log",
+                     Verdict.TIMEOUT if why else Verdict.PASS, why, line="unix:line")
         e.files = {AT_BOOT: crcs(boot), AT_END: crcs(end)}
-        for seed, functions in ((1, workload.FUNCTIONS), (2, ("wl_leaf_ash", "wl_begin", "wl_fan_brook"))):
+        for seed, functions in ((1, workload.FUNCTIONS), (2, ("wl_leaf_ash", "wl_begin",
+                                                              "wl_fan_brook"))):
             names = frozenset(functions)
             lines = spoils(traced(seed, 4, names))
-            text = "\n".join(["# tracer: function", f"# entries-in-buffer/entries-written: {len(lines)}/{len(lines)}   #P:4", *lines])
-            e.phases.append(Phase(f"trace {seed}", seed, Filter("wl_*", "", names), trace=parse(text)))
+            text = "\n".join([
+                "# tracer: function",
+                f"# entries-in-buffer/entries-written: {len(lines)}/{len(lines)}   #P:4", *lines
+            ])
+            e.phases.append(
+                Phase(f"trace {seed}", seed, Filter("wl_*", "", names), trace=parse(text)))
         return report.judge("riscv64", 3, 7, [e])
 
     def test_a_right_trace_reaches_what_can_be_judged(self) -> None:
         grade = self.graded()
-        self.assertEqual((grade.points, grade.possible, grade.verdict), (30, 30, Verdict.PASS), [r.findings for r in grade.results])
-        self.assertEqual([r.rung.name for r in grade.results if not r.unseen], ["life", "rest", "restored", "four CPUs"])
+        self.assertEqual((grade.points, grade.possible, grade.verdict), (30, 30, Verdict.PASS),
+                         [r.findings for r in grade.results])
+        self.assertEqual([r.rung.name for r in grade.results if not r.unseen],
+                         ["life", "rest", "restored", "four CPUs"])
 
     def test_the_table_says_what_is_not_judged(self) -> None:
         report.show(self.graded(), Screen(width=120, file=(said := io.StringIO())))
         rows = [line for line in said.getvalue().splitlines() if "not judged" in line]
         self.assertEqual(len(rows), 9, said.getvalue())
         self.assertTrue(all("0/0" in row for row in rows))
-        self.assertIn("rungs of 70 points need QEMU's observer", " ".join(said.getvalue().replace("│", "").split()))
+        self.assertIn("rungs of 70 points need QEMU's observer",
+                      " ".join(said.getvalue().replace("│", "").split()))
 
     def test_a_wrong_trace_has_no_points_for_it(self) -> None:
         def unlike(change: Callable[[str], str]) -> Callable[[list[str]], list[str]]:
             return lambda lines: [*lines[:-1], change(lines[-1])]
 
-        for name, spoils in {"an event is missing": lambda lines: lines[:-1], "an event is printed twice": lambda lines: [*lines, lines[-1]],
-                             "an event is printed later": lambda lines: [*lines[1:], lines[0]],
-                             "another function": unlike(lambda line: re.sub(r"wl_\w+ <-", "wl_leaf_elm <-" if "wl_leaf_elm <-" not in line else "wl_leaf_fir <-", line)),
-                             "another parent": unlike(lambda line: re.sub("<-.*", "<-schedule", line)),
-                             "an interrupt is not printed as one": unlike(lambda line: line.replace("..h..", ".....")), "nothing": lambda lines: []}.items():
+        for name, spoils in {
+                "an event is missing": lambda lines: lines[:-1],
+                "an event is printed twice": lambda lines: [*lines, lines[-1]],
+                "an event is printed later": lambda lines: [*lines[1:], lines[0]],
+                "another function": unlike(lambda line: re.sub(
+                    r"wl_\w+ <-", "wl_leaf_elm <-"
+                    if "wl_leaf_elm <-" not in line else "wl_leaf_fir <-", line)),
+                "another parent": unlike(lambda line: re.sub("<-.*", "<-schedule", line)),
+                "an interrupt is not printed as one": unlike(
+                    lambda line: line.replace("..h..", ".....")), "nothing": lambda lines: []
+        }.items():
             with self.subTest(name):
                 self.assertLess(self.graded(spoils).points, 30)
 
@@ -296,15 +347,21 @@ class ConsoleAlone(unittest.TestCase):
         self.assertEqual(self.graded(lambda lines: []).points, 0)
 
     def test_text_is_that_of_the_kernel_at_rest(self) -> None:
-        for name, boot, end, lost in (("no nop at boot", LINKED, AT_REST, ["rest"]), ("no nop at the end", AT_REST, LINKED, ["restored"]),
-                                      ("another kernel", LINKED[::-1], AT_REST, ["life", "rest"]), ("a shorter one", AT_REST[:1024], AT_REST, ["life", "rest"])):
+        for name, boot, end, lost in (("no nop at boot", LINKED, AT_REST, ["rest"]),
+                                      ("no nop at the end", AT_REST, LINKED, ["restored"]),
+                                      ("another kernel", LINKED[::-1], AT_REST, ["life", "rest"]),
+                                      ("a shorter one", AT_REST[:1024], AT_REST, ["life", "rest"])):
             with self.subTest(name):
-                self.assertEqual([r.rung.name for r in self.graded(boot=boot, end=end).results if r.lost], lost)
+                self.assertEqual(
+                    [r.rung.name for r in self.graded(boot=boot, end=end).results if r.lost], lost)
 
 
 def graph(seed: int, cpus: int, names: frozenset[str]) -> list[str]:
     """The same of function_graph; on each CPU the interrupt comes at the thread's tenth call."""
-    lines = [f" 1.000000 |   0)  workload-9 |   1.000 us    |  {call.function}();" for call in workload.expect(seed, cpus).contexts["main"] if call.function in names]
+    lines = [
+        f" 1.000000 |   0)  workload-9 |   1.000 us    |  {call.function}();"
+        for call in workload.expect(seed, cpus).contexts["main"] if call.function in names
+    ]
     for cpu in range(cpus):
         around = list[tuple[int, str]]()
 
@@ -334,18 +391,23 @@ def graph(seed: int, cpus: int, names: frozenset[str]) -> list[str]:
 class GraphAlone(unittest.TestCase):
     """The same for function_graph."""
 
-    def graded(self, spoils: Callable[[list[str]], list[str]] = lambda lines: lines) -> report.Grade:
+    def graded(self, spoils: Callable[[list[str]],
+                                      list[str]] = lambda lines: lines) -> report.Grade:
         e = Evidence("riscv64", 5, 4, 7, fake_kernel(), LOGS / "none.log", line="unix:line")
         e.files[AT_BOOT] = crcs(AT_REST)
-        for seed, functions in ((1, workload.FUNCTIONS), (2, ("wl_rest", "wl_begin", *workload.LEAVES, *workload.FANS))):
+        for seed, functions in ((1, workload.FUNCTIONS), (2, ("wl_rest", "wl_begin",
+                                                              *workload.LEAVES, *workload.FANS))):
             chosen = Filter("wl_*", "", frozenset(functions))
             text = "\n".join(["# tracer: function_graph", *spoils(graph(seed, 4, chosen.names))])
-            e.phases.append(Phase(f"trace {seed}", seed, chosen, users=[User("", chosen, graph_text.parse(text))]))
+            e.phases.append(
+                Phase(f"trace {seed}", seed, chosen,
+                      users=[User("", chosen, graph_text.parse(text))]))
         return report.judge("riscv64", 5, 7, [e])
 
     def test_a_right_trace_reaches_what_can_be_judged(self) -> None:
         grade = self.graded()
-        self.assertEqual((grade.points, grade.possible), (15, 15), [r.findings for r in grade.results])
+        self.assertEqual((grade.points, grade.possible), (15, 15),
+                         [r.findings for r in grade.results])
 
     def test_a_wrong_trace_has_no_points_for_it(self) -> None:
         def at(found: str, change: Callable[[str], list[str]]) -> Callable[[list[str]], list[str]]:
@@ -354,21 +416,29 @@ class GraphAlone(unittest.TestCase):
                 return [*lines[:n], *change(lines[n]), *lines[n + 1:]]
             return changed
 
-        for name, spoils in {"an entry is missing": at("() {", lambda line: []), "a return is missing": at("} /*", lambda line: []),
-                             "a return of another function": at("} /*", lambda line: [re.sub(r"wl_\w+", "wl_wide_oak", line)]),
-                             "an entry is printed twice": at("() {", lambda line: [line, line]),
-                             "it is one deeper": at("() {", lambda line: [line.replace("wl_", "  wl_")]),
-                             "another function": at("() {", lambda line: [re.sub(r"wl_\w+", "wl_wide_oak", line)]),
-                             "events were lost": lambda lines: [*lines, "CPU:1 [LOST 3 EVENTS]"],
-                             "the first line, of wl_begin, is missing": lambda lines: lines[1:],
-                             "the rest is missing": lambda lines: lines[:-2], "nothing": lambda lines: []}.items():
+        for name, spoils in {
+                "an entry is missing": at("() {", lambda line: []),
+                "a return is missing": at("} /*", lambda line: []),
+                "a return of another function": at(
+                    "} /*", lambda line: [re.sub(r"wl_\w+", "wl_wide_oak", line)]),
+                "an entry is printed twice": at("() {", lambda line: [line, line]),
+                "it is one deeper": at("() {", lambda line: [line.replace("wl_", "  wl_")]),
+                "another function": at("() {",
+                                       lambda line: [re.sub(r"wl_\w+", "wl_wide_oak", line)]),
+                "events were lost": lambda lines: [*lines, "CPU:1 [LOST 3 EVENTS]"],
+                "the first line, of wl_begin, is missing": lambda lines: lines[1:],
+                "the rest is missing": lambda lines: lines[:-2], "nothing": lambda lines: []
+        }.items():
             with self.subTest(name):
                 self.assertLess(self.graded(spoils).points, 15)
 
 
 def printed(lines: list[str]) -> str:
     """A `trace` file with these events."""
-    return "\n".join(["# tracer: function", f"# entries-in-buffer/entries-written: {len(lines)}/{len(lines)}   #P:4", *lines])
+    return "\n".join([
+        "# tracer: function",
+        f"# entries-in-buffer/entries-written: {len(lines)}/{len(lines)}   #P:4", *lines
+    ])
 
 
 def event(cpu: int, pid: int, what: str, flags: str = ".....") -> str:
@@ -389,52 +459,93 @@ def last(change: Callable[[str], list[str]]) -> Spoils:
 class ModulesAlone(unittest.TestCase):
     """The same for modules."""
 
-    MAPLE, PINE = (cast(Module, SimpleNamespace(name=name, named=lambda part, name=name: f"{name}_{part} [{name}]")) for name in ("maple", "pine"))
+    MAPLE, PINE = (cast(
+        Module, SimpleNamespace(name=name, named=lambda part, name=name: f"{name}_{part} [{name}]"))
+                   for name in ("maple", "pine"))
 
-    def graded(self, visited: Spoils = as_it_is, came: Spoils = as_it_is, graph: Spoils = as_it_is, other: str = "", files: dict[str, str] | None = None,
+    def graded(self, visited: Spoils = as_it_is, came: Spoils = as_it_is, graph: Spoils = as_it_is,
+               other: str = "", files: dict[str, str] | None = None,
                inside: dict[str, str] | None = None, of: str = SECOND) -> report.Grade:
         """`of`: the instance whose trace of the module that comes is spoilt."""
         e = Evidence("riscv64", 7, 4, 7, fake_kernel(), LOGS / "none.log", line="unix:line")
         e.files = {AT_BOOT: crcs(AT_REST), AT_END: crcs(AT_REST)}
         runs = [seeded.SeededRun(self.MAPLE, n, n) for n in (0, 1)]
-        lines = [event(run.cpu, run.cpu + 7, f"{name} <-file_write") for run in runs for name in (self.MAPLE.named("write"), *seeded.expect(run).calls)]
+        lines = [
+            event(run.cpu, run.cpu + 7, f"{name} <-file_write") for run in runs
+            for name in (self.MAPLE.named("write"), *seeded.expect(run).calls)
+        ]
         lines[9:9] = [event(3, 1, f"{self.PINE.named(part)} <-insmod") for part in ("init", "exit")]
-        e.visits = [Visit("pine comes and goes", runs, frozenset(), [], output="\n".join(seeded.expect(run).line for run in runs), trace=parse(printed(visited(lines))))]
+        e.visits = [
+            Visit("pine comes and goes", runs, frozenset(), [],
+                  output="\n".join(seeded.expect(run).line for run in runs),
+                  trace=parse(printed(visited(lines))))
+        ]
         run = seeded.SeededRun(self.PINE, 5)
         names = [self.PINE.named("init"), self.PINE.named("write"), *seeded.expect(run).calls]
         lines = [event(0, 1, f"{name} <-insmod") for name in names]
-        traces = {at: parse(printed(came(lines) if at == of else lines)) for at in ("", SECOND, REQUEST)} | {OTHER: parse(printed([other] if other else []))}
-        e.coming = [Coming(run, output=seeded.expect(run).line, traces={at: traces[at] for at in of_one}, graph=graph(names)) for of_one in (("", SECOND), ("", REQUEST, OTHER))]
-        e.going = Going(self.MAPLE, Loaded(self.PINE, True), files={f"enabled_functions{BEFORE}": "maple_leaf [maple] (1)\n", "enabled_functions": "", "set_ftrace_filter": "",
-                                                                   "enabled_functions again": "", "set_ftrace_filter again": ""} | (files or {}))
-        e.inside = {**dict.fromkeys(INSIDE, "rmmod: maple: EBUSY\n"), "another": "", "awake": ""} | (inside or {})
+        traces = {
+            at: parse(printed(came(lines) if at == of else lines))
+            for at in ("", SECOND, REQUEST)
+        } | {OTHER: parse(printed([other] if other else []))}
+        e.coming = [
+            Coming(run, output=seeded.expect(run).line, traces={at: traces[at]
+                                                                for at in of_one},
+                   graph=graph(names)) for of_one in (("", SECOND), ("", REQUEST, OTHER))
+        ]
+        e.going = Going(
+            self.MAPLE, Loaded(self.PINE, True), files={
+                f"enabled_functions{BEFORE}": "maple_leaf [maple] (1)\n", "enabled_functions": "",
+                "set_ftrace_filter": "", "enabled_functions again": "",
+                "set_ftrace_filter again": ""
+            } | (files or {}))
+        e.inside = {**dict.fromkeys(INSIDE, "rmmod: maple: EBUSY\n"), "another": "", "awake": ""
+                    } | (inside or {})
         return report.judge("riscv64", 7, 7, [e])
 
     def test_a_right_console_reaches_what_can_be_judged(self) -> None:
         grade = self.graded()
-        self.assertEqual((grade.points, grade.possible), (40, 40), [r.findings for r in grade.results])
+        self.assertEqual((grade.points, grade.possible), (40, 40),
+                         [r.findings for r in grade.results])
 
     def test_each_wrong_console_loses_its_rung(self) -> None:
-        shorter, twice, nothing = last(lambda line: []), last(lambda line: [line, line]), lambda lines: lines[:0]
-        for lost, name, wrong in (
-                ("four CPUs", "a call is missing", {"visited": shorter}), ("four CPUs", "a call is printed twice", {"visited": twice}),
-                ("four CPUs", "a call that nobody made", {"visited": lambda lines: [event(0, 30, "maple_leaf [maple] <-file_write"), *lines]}),
-                ("four CPUs", "another function", {"visited": lambda lines: [*lines[:5], lines[5].replace("maple_", "maple_l"), *lines[6:]]}),
-                ("coming", "init is missing", {"came": lambda lines: lines[1:]}), ("coming", "a call is missing", {"came": shorter}),
-                *(("coming", f"{at or 'the top'} has none", {"came": nothing, "of": at}) for at in ("", SECOND, REQUEST)),
-                ("coming", "function_graph has none", {"graph": nothing}), ("coming", "function_graph lacks one", {"graph": shorter}),
-                ("coming", "a tracer of wl_begin has them", {"other": event(0, 1, "pine_leaf [pine] <-insmod")}),
-                ("going", "enabled_functions lists it", {"files": {"enabled_functions": "maple_leaf [maple] (1)\n"}}),
-                ("going", "a filter lists its successor", {"files": {"set_ftrace_filter again": "pine_leaf [pine]\n"}}),
-                ("going", "it was never traced", {"files": {f"enabled_functions{BEFORE}": ""}}),
-                *(("inside", f"{case}: it was removed", {"inside": {case: ""}}) for case in INSIDE),
-                ("inside", "it stays for ever", {"inside": {"awake": "rmmod: maple: EBUSY\n"}})):
+        shorter, twice, nothing = last(lambda line: []), last(
+            lambda line: [line, line]), lambda lines: lines[:0]
+        for lost, name, wrong in (("four CPUs", "a call is missing", {
+                "visited": shorter
+        }), ("four CPUs", "a call is printed twice",
+             {"visited": twice}), ("four CPUs", "a call that nobody made", {
+                 "visited": lambda lines: [event(0, 30, "maple_leaf [maple] <-file_write"), *lines]
+             }), ("four CPUs", "another function", {
+                 "visited": lambda lines:
+                 [*lines[:5], lines[5].replace("maple_", "maple_l"), *lines[6:]]
+             }), ("coming", "init is missing",
+                  {"came": lambda lines: lines[1:]}), ("coming", "a call is missing", {
+                      "came": shorter
+                  }), *(("coming", f"{at or 'the top'} has none", {"came": nothing, "of": at})
+                        for at in ("", SECOND, REQUEST)), ("coming", "function_graph has none",
+                                                           {"graph": nothing}),
+                                  ("coming", "function_graph lacks one", {"graph": shorter}),
+                                  ("coming", "a tracer of wl_begin has them",
+                                   {"other": event(0, 1, "pine_leaf [pine] <-insmod")}),
+                                  ("going", "enabled_functions lists it",
+                                   {"files": {"enabled_functions": "maple_leaf [maple] (1)\n"}}),
+                                  ("going", "a filter lists its successor",
+                                   {"files": {"set_ftrace_filter again": "pine_leaf [pine]\n"}
+                                    }), ("going", "it was never traced",
+                                         {"files": {f"enabled_functions{BEFORE}": ""}}),
+                                  *(("inside", f"{case}: it was removed", {"inside": {case: ""}})
+                                    for case in INSIDE),
+                                  ("inside", "it stays for ever",
+                                   {"inside": {"awake": "rmmod: maple: EBUSY\n"}})):
             with self.subTest(name, rung=lost):
                 grade = self.graded(**wrong)  # type: ignore[arg-type]
-                self.assertEqual([r.rung.name for r in grade.results if r.lost], [lost], [r.findings for r in grade.results])
+                self.assertEqual([r.rung.name for r in grade.results if r.lost], [lost],
+                                 [r.findings for r in grade.results])
 
     def test_nothing_printed_is_nothing_reached(self) -> None:
-        grade = self.graded(lambda lines: [], lambda lines: [], lambda lines: [], files={f"enabled_functions{BEFORE}": ""}, inside=dict.fromkeys(INSIDE, ""))
+        grade = self.graded(lambda lines: [], lambda lines: [], lambda lines: [],
+                            files={f"enabled_functions{BEFORE}": ""},
+                            inside=dict.fromkeys(INSIDE, ""))
         self.assertEqual((grade.points, grade.possible), (0, 40))
 
 
@@ -443,16 +554,19 @@ class ProbesAlone(unittest.TestCase):
 
     SIZE = 0x40
     STARTS = {name: 0x1000 + 0x40 * n for n, name in enumerate(workload.FUNCTIONS)}
-    PROBED, RETURNING = ("wl_fan_amber", "wl_rest", "wl_leaf_ash", "wl_tail_swan"), ("wl_leaf_ash", "wl_leaf_holly")
+    PROBED, RETURNING = ("wl_fan_amber", "wl_rest", "wl_leaf_ash",
+                         "wl_tail_swan"), ("wl_leaf_ash", "wl_leaf_holly")
 
     def kernel(self) -> Kernel:
         def name_at(address: int) -> str:
-            return next(f"{name}+{address - at:#x}" for name, at in self.STARTS.items() if at <= address < at + self.SIZE)
+            return next(f"{name}+{address - at:#x}" for name, at in self.STARTS.items()
+                        if at <= address < at + self.SIZE)
 
         def extent(name: str) -> tuple[int, int]:
             return self.STARTS[name], self.STARTS[name] + self.SIZE
 
-        return cast(Kernel, SimpleNamespace(**vars(fake_kernel()) | {"name_at": name_at, "extent": extent}))
+        return cast(Kernel,
+                    SimpleNamespace(**vars(fake_kernel()) | {"name_at": name_at, "extent": extent}))
 
     def graded(self, spoils: Spoils = as_it_is, counts: Spoils = as_it_is) -> report.Grade:
         e = Evidence("riscv64", 8, 4, 7, self.kernel(), LOGS / "none.log", line="unix:line")
@@ -466,15 +580,28 @@ class ProbesAlone(unittest.TestCase):
                 for n, name in enumerate(self.PROBED):
                     hits[n] += name == call.function
                     of += [f"at{n}: ({name}+0x4/0x40)"] if name == call.function else []
-                of += [f"back{n}: ({call.caller}+0x24/0x40 <- {name}) arg1={workload.returned(call):#x}" for n, name in enumerate(self.RETURNING) if name == call.function]
-                lines += [event(int(cpu or 0), int(cpu or 9) + 10, what, "d.h1." if kind == "interrupt" else ".....") for what in of]
-        e.files[PROFILE] = "".join(counts([f"  at{n}   {count}   0\n" for n, count in hits.items()]))
-        e.phases = [Phase(PROBES, 3, None, output=workload.expect(3, 4).line, trace=parse(printed(spoils(lines)), PROBE_LINE))]
+                of += [
+                    f"back{n}: ({call.caller}+0x24/0x40 <- {name}) "
+                    f"arg1={workload.returned(call):#x}"
+                    for n, name in enumerate(self.RETURNING) if name == call.function
+                ]
+                lines += [
+                    event(int(cpu or 0),
+                          int(cpu or 9) + 10, what, "d.h1." if kind == "interrupt" else ".....")
+                    for what in of
+                ]
+        e.files[PROFILE] = "".join(counts([f"  at{n}   {count}   0\n"
+                                           for n, count in hits.items()]))
+        e.phases = [
+            Phase(PROBES, 3, None, output=workload.expect(3, 4).line,
+                  trace=parse(printed(spoils(lines)), PROBE_LINE))
+        ]
         return report.judge("riscv64", 8, 7, [e])
 
     def test_a_right_console_reaches_what_can_be_judged(self) -> None:
         grade = self.graded()
-        self.assertEqual((grade.points, grade.possible), (35, 35), [r.findings for r in grade.results])
+        self.assertEqual((grade.points, grade.possible), (35, 35),
+                         [r.findings for r in grade.results])
 
     def test_each_wrong_console_loses_its_rung(self) -> None:
         def at(found: str, change: Callable[[str], list[str]]) -> Spoils:
@@ -483,18 +610,31 @@ class ProbesAlone(unittest.TestCase):
                 return [*lines[:n], *change(lines[n]), *lines[n + 1:]]
             return changed
 
-        for lost, name, wrong in (
-                ("four CPUs", "a hit is missing", {"spoils": at(" at0:", lambda line: [])}), ("four CPUs", "a hit is printed twice", {"spoils": at(" at2:", lambda line: [line, line])}),
-                ("four CPUs", "another place", {"spoils": at(" at1:", lambda line: [line.replace("+0x4/", "+0x8/")])}),
-                ("four CPUs", "an interrupt is not printed as one", {"spoils": at("d.h1.     1.000000: at", lambda line: [line.replace("d.h1.", ".....")])}),
-                ("four CPUs", "one hit was missed", {"counts": lambda lines: [line.replace("   0\n", "   1\n") for line in lines]}),
-                ("four CPUs", "no counts", {"counts": lambda lines: []}),
-                ("returns", "a return is missing", {"spoils": at(" back0:", lambda line: [])}), ("returns", "a return is printed twice", {"spoils": at(" back1:", lambda line: [line, line])}),
-                ("returns", "another caller", {"spoils": at(" back0:", lambda line: [re.sub(r"\(\w+", "(schedule", line)])}),
-                ("returns", "another value", {"spoils": at(" back1:", lambda line: [f"{line}f"])})):
+        for lost, name, wrong in (("four CPUs", "a hit is missing", {
+                "spoils": at(" at0:", lambda line: [])
+        }), ("four CPUs", "a hit is printed twice",
+             {"spoils": at(" at2:", lambda line: [line, line])}), ("four CPUs", "another place", {
+                 "spoils": at(" at1:", lambda line: [line.replace("+0x4/", "+0x8/")])
+             }), ("four CPUs", "an interrupt is not printed as one", {
+                 "spoils": at("d.h1.     1.000000: at",
+                              lambda line: [line.replace("d.h1.", ".....")])
+             }), ("four CPUs", "one hit was missed", {
+                 "counts": lambda lines: [line.replace("   0\n", "   1\n") for line in lines]
+             }), ("four CPUs", "no counts",
+                  {"counts": lambda lines: []
+                   }), ("returns", "a return is missing",
+                        {"spoils": at(" back0:", lambda line: [])
+                         }), ("returns", "a return is printed twice",
+                              {"spoils": at(" back1:", lambda line: [line, line])
+                               }), ("returns", "another caller", {
+                                   "spoils": at(" back0:",
+                                                lambda line: [re.sub(r"\(\w+", "(schedule", line)])
+                               }), ("returns", "another value",
+                                    {"spoils": at(" back1:", lambda line: [f"{line}f"])})):
             with self.subTest(name, rung=lost):
                 grade = self.graded(**wrong)  # type: ignore[arg-type]
-                self.assertEqual([r.rung.name for r in grade.results if r.lost], [lost], [r.findings for r in grade.results])
+                self.assertEqual([r.rung.name for r in grade.results if r.lost], [lost],
+                                 [r.findings for r in grade.results])
 
     def test_nothing_printed_is_nothing_reached(self) -> None:
         grade = self.graded(lambda lines: [])
@@ -503,7 +643,8 @@ class ProbesAlone(unittest.TestCase):
 
 @contextmanager
 def bad_line(listener: socket.socket, seed: int, rate: float) -> Iterator[str]:
-    """A pseudo-terminal whose other end is QEMU's serial line; bytes are lost, doubled, changed and late in between. Gives its path."""
+    """A pseudo-terminal whose other end is QEMU's serial line; bytes are lost, doubled, changed and
+    late in between. Gives its path."""
     ours, theirs = os.openpty()
     tty.setraw(theirs)
     noise = {side: Noise(seed + n, rate) for n, side in enumerate(("there", "back"))}
@@ -511,7 +652,8 @@ def bad_line(listener: socket.socket, seed: int, rate: float) -> Iterator[str]:
 
     def carry() -> None:
         waiting = {"there": b"", "back": b""}
-        with listener.accept()[0] as line, os.fdopen(ours, "r+b", buffering=0), os.fdopen(theirs, "r+b", buffering=0), suppress(ConnectionError):
+        with listener.accept()[0] as line, os.fdopen(ours, "r+b", buffering=0), os.fdopen(
+                theirs, "r+b", buffering=0), suppress(ConnectionError):
             while True:
                 ready = select.select([line, ours], [], [], 0.01)[0]
                 if line in ready:
@@ -538,7 +680,9 @@ def at_a_line(machine: Machine, rate: float, seed: int) -> Iterator[str]:
         listener.listen()
         (disk := Path(scratch, "disk")).mkdir()
         serial = ["-chardev", f"socket,id=line,path={scratch}/line", "-serial", "chardev:line"]
-        with bad_line(listener, seed, rate) as pty, subprocess.Popen([*WITH_US, *machine.command(serial, disk)]) as qemu:
+        with bad_line(listener, seed,
+                      rate) as pty, subprocess.Popen([*WITH_US,
+                                                      *machine.command(serial, disk)]) as qemu:
             try:
                 yield pty
             finally:
@@ -551,49 +695,73 @@ class Graded(unittest.TestCase):
     def machine(self, arch: str, lab: int) -> Machine:
         LOGS.mkdir(parents=True, exist_ok=True)
         image = ROOT / "build" / arch / f"lab{lab}" / "Image"
-        subprocess.run(["make", "-s", "-C", str(ROOT), f"LAB={lab}", str(image.relative_to(ROOT)), f"build/{arch}/initrd.cpio"], check=True)
-        return Machine(arch, smp=4, image=image, uboot=True, initrd=initrd_of(arch) if lab == 7 else None)
+        subprocess.run([
+            "make", "-s", "-C",
+            str(ROOT), f"LAB={lab}",
+            str(image.relative_to(ROOT)), f"build/{arch}/initrd.cpio"
+        ], check=True)
+        return Machine(arch, smp=4, image=image, uboot=True,
+                       initrd=initrd_of(arch) if lab == 7 else None)
 
     def graded(self, machine: Machine, lab: int, rate: float, *types: str) -> report.Grade:
         seed = random.getrandbits(64)
         with at_a_line(machine, rate, seed % 1000) as pty:
             kernel = Kernel(machine.image_path().with_name("callsite.elf"), machine.arch)
-            evidence = rubric.boot_on_line(kernel, lab, seed, LOGS, Place(f"pty:{pty}", UBoot(commands=types)))
+            evidence = rubric.boot_on_line(kernel, lab, seed, LOGS,
+                                           Place(f"pty:{pty}", UBoot(commands=types)))
         self.assertEqual(evidence.why, "", f"{seed:x}, {evidence.log}")
         return report.judge(machine.arch, lab, seed, [evidence])
 
     def test_a_raspberry_pi_that_cannot_be_turned_off(self) -> None:
         """Its card boots by itself. After poweroff nothing is printed any more."""
         tree = FETCHED / "bcm2837-rpi-3-b.dtb"
-        if board_uboots.fetch("arm64", "rpi_3") or not tree.exists() and board_trees.main() and not tree.exists():
-            print("skipped: a Raspberry Pi over its line: its U-Boot or device tree could not be fetched from Debian")
+        if board_uboots.fetch(
+                "arm64", "rpi_3") or not tree.exists() and board_trees.main() and not tree.exists():
+            print(
+                "skipped: a Raspberry Pi over its line: its U-Boot or device tree could not be "
+                "fetched from Debian"
+            )
             self.skipTest("could not be fetched")
         machine, card = self.machine("arm64", 3), LOGS / "raspi3b.img"
-        subprocess.run(["/usr/bin/python3", "boot/card.py", "--arch", "arm64", "--image", machine.image_path(), "--initrd", initrd_of("arm64"), "--folder", LOGS / "card", "--out", card],
-                       cwd=ROOT, check=True)
-        grade = self.graded(replace(machine, memory=1024, board="raspi3b", card=card, extra=["-dtb", str(tree)]), 3, 0)
-        self.assertEqual((grade.points, grade.possible), (30, 30), [r.findings for r in grade.results])
+        subprocess.run([
+            "/usr/bin/python3", "boot/card.py", "--arch", "arm64", "--image",
+            machine.image_path(), "--initrd",
+            initrd_of("arm64"), "--folder", LOGS / "card", "--out", card
+        ], cwd=ROOT, check=True)
+        grade = self.graded(
+            replace(machine, memory=1024, board="raspi3b", card=card, extra=["-dtb",
+                                                                             str(tree)]), 3, 0)
+        self.assertEqual((grade.points, grade.possible), (30, 30),
+                         [r.findings for r in grade.results])
 
     def test_make_grades_the_machine_at_a_line(self) -> None:
-        """The command is what `make grade` would run, but that the kernel is built already, and that it has a folder for its results. UBOOT= is one line,
-        in which a quote is the shell's."""
+        """The command is what `make grade` would run, but that the kernel is built already, and
+        that it has a folder for its results. UBOOT= is one line, in which a quote is the shell's.
+        """
         machine = self.machine("arm64", 3)
         types = boot_script(machine).replace("'", "").splitlines()
         with tempfile.TemporaryDirectory() as folder, at_a_line(machine, 0.001, 1) as pty:
-            said = subprocess.check_output(["make", "-n", "-C", str(ROOT), "grade", "LAB=3", "ARCH=arm64", f"MACHINE=pty:{pty}", f"POWER=echo >> {folder}/power",
-                                            "UBOOT_PROMPT==> ", f"UBOOT={'; '.join(types)}"], text=True)
-            command = next(line for line in said.replace("\\\n", " ").splitlines() if "-m grading --lab" in line)
-            done = subprocess.run(f"{command} --make true --out {folder}", shell=True, cwd=ROOT, capture_output=True, text=True, check=False)
+            said = subprocess.check_output([
+                "make", "-n", "-C",
+                str(ROOT), "grade", "LAB=3", "ARCH=arm64", f"MACHINE=pty:{pty}",
+                f"POWER=echo >> {folder}/power", "UBOOT_PROMPT==> ", f"UBOOT={'; '.join(types)}"
+            ], text=True)
+            command = next(line for line in said.replace("\\\n", " ").splitlines()
+                           if "-m grading --lab" in line)
+            done = subprocess.run(f"{command} --make true --out {folder}", shell=True, cwd=ROOT,
+                                  capture_output=True, text=True, check=False)
             self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
             self.assertIn("30 of 30 points", done.stdout)
             self.assertEqual(Path(folder, "power").read_text(), "on\noff\n")
 
     def test_a_bad_line_costs_no_point(self) -> None:
-        for arch, lab, points in (("riscv64", 3, 30), ("arm64", 6, 15), ("arm64", 7, 40), ("riscv64", 8, 35)):
+        for arch, lab, points in (("riscv64", 3, 30), ("arm64", 6, 15), ("arm64", 7, 40),
+                                  ("riscv64", 8, 35)):
             with self.subTest(arch=arch, lab=lab):
                 machine = self.machine(arch, lab)
                 grade = self.graded(machine, lab, 0.001, *boot_script(machine).splitlines())
-                self.assertEqual((grade.points, grade.possible), (points, points), [r.findings for r in grade.results])
+                self.assertEqual((grade.points, grade.possible), (points, points),
+                                 [r.findings for r in grade.results])
                 self.assertEqual(grade.verdict, Verdict.PASS)
                 self.assertGreater(grade.evidence[0].again, 0)
 

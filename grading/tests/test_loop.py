@@ -1,4 +1,5 @@
-"""The student's commands: grade one rung, repeat a seed, gdb at the moment of a finding, the best score, the tar to hand in."""
+"""The student's commands: grade one rung, repeat a seed, gdb at the moment of a finding, the best
+score, the tar to hand in."""
 
 from __future__ import annotations
 
@@ -36,12 +37,14 @@ from qemu.machine import ARCHES, ROOT
 from qemu.tests.terminal import hang_up
 
 LAB = 4
-SECONDS = 1800  # a limit only against hanging: a boot is graded and repeated, and the host may be busy
+# a limit only against hanging: a boot is graded and repeated, and the host may be busy
+SECONDS = 1800
 UNDEFINED = {"riscv64": [0], "arm64": [0]}
 
 
 def forgets_the_second_argument(kernel: Kernel) -> tuple[int, list[int]]:
-    """The mutant that loses the second argument. arm64 loads the first one with the same instruction, and must still do so."""
+    """The mutant that loses the second argument. arm64 loads the first one with the same
+    instruction, and must still do so."""
     at, words = forgets_an_argument(kernel)
     return at, [0xA9407FE0] if kernel.arch == "arm64" else words  # ldp x0, xzr, [sp]
 
@@ -51,11 +54,13 @@ def is_undefined(name: str) -> Mistake:
 
 
 def spins(name: str) -> Mistake:
-    return lambda kernel: (kernel.symbol(name), [{"riscv64": 0x0000006F, "arm64": 0x14000000}[kernel.arch]])
+    return lambda kernel: (kernel.symbol(name), [{"riscv64": 0x0000006F, "arm64": 0x14000000}[
+        kernel.arch]])
 
 
 def grading(*words: str, **environment: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run([sys.executable, "-m", "grading", "--lab", str(LAB), *words], cwd=ROOT, text=True, stdin=subprocess.DEVNULL,
+    return subprocess.run([sys.executable, "-m", "grading", "--lab",
+                           str(LAB), *words], cwd=ROOT, text=True, stdin=subprocess.DEVNULL,
                           capture_output=True, env={**os.environ, **environment}, check=False)
 
 
@@ -74,7 +79,8 @@ class TestMistyped(Folder):
         build(LAB)
 
     def refused(self, sentence: str, *words: str, **environment: str) -> None:
-        done = grading("--kernels", str(self.kernels()), "--out", str(self.out), *words, **environment)
+        done = grading("--kernels", str(self.kernels()), "--out", str(self.out), *words,
+                       **environment)
         self.assertEqual(done.returncode, 2)
         self.assertIn(sentence, done.stderr)
         self.assertNotIn("Traceback", done.stderr)
@@ -87,7 +93,8 @@ class TestMistyped(Folder):
 
     def test_a_rung_that_there_is_not(self) -> None:
         for rung in ("nonsense", "0", "14", "-1", ""):
-            self.refused(f"RUNG={rung} is not a rung of lab 4. Its rungs are:\n   1 called\n", f"--rung={rung}")
+            self.refused(f"RUNG={rung} is not a rung of lab 4. Its rungs are:\n   1 called\n",
+                         f"--rung={rung}")
 
     def test_a_seed_that_is_none(self) -> None:
         for seed in ("xyz", "0123456789abcdef0", "-1", "1_0"):
@@ -100,17 +107,23 @@ class TestMistyped(Folder):
     def test_a_schedule_that_there_is_not(self) -> None:
         changes = ", ".join(change.name for change in rubric.lab(LAB).schedules)
         for schedule in ("nonsense", "nonsense:*"):
-            self.refused(f"SCHEDULE={schedule} is not a schedule of lab {LAB}. Its changes are: {changes}\n", f"--schedule={schedule}")
+            self.refused(
+                f"SCHEDULE={schedule} is not a schedule of lab {LAB}. Its changes are: {changes}\n",
+                f"--schedule={schedule}")
 
     def test_a_place_of_a_machine_that_is_none(self) -> None:
         for place in ("bogus", "serial:/dev/ttyS0@x", "telnet:localhost", "telnet:localhost:x"):
-            self.refused(f"MACHINE={place} is not serial:DEVICE[@BAUD], pty:PATH, unix:PATH or telnet:HOST:PORT\n", "--lab=3", "--arch=arm64", f"--machine={place}")
+            self.refused(
+                f"MACHINE={place} is not serial:DEVICE[@BAUD], pty:PATH, unix:PATH or "
+                f"telnet:HOST:PORT\n",
+                "--lab=3", "--arch=arm64", f"--machine={place}")
 
     def test_a_terminal_that_is_none(self) -> None:
         self.refused("GDB=1 needs a terminal", "--gdb")
 
     def test_a_schedule_of_two_machines(self) -> None:
-        self.refused("SCHEDULE= with GDB=1 needs ARCH=riscv64 or ARCH=arm64", "--gdb", "--schedule=register:*")
+        self.refused("SCHEDULE= with GDB=1 needs ARCH=riscv64 or ARCH=arm64", "--gdb",
+                     "--schedule=register:*")
 
     def test_no_gdb(self) -> None:
         self.refused("sudo apt-get install gdb-multiarch", "--gdb", PATH="/nowhere")
@@ -127,16 +140,21 @@ class TestMistyped(Folder):
 
 def graded(arch: str, lost: set[str], seed: int = 5) -> report.Grade:
     """A grade in which these rungs are lost with one CPU."""
-    findings: report.Findings = [{1: Finding("so") if r.name in lost else None, 4: None} for r in rubric.lab(LAB).rungs]
+    findings: report.Findings = [{1: Finding("so") if r.name in lost else None, 4: None}
+                                 for r in rubric.lab(LAB).rungs]
     return report.grade_of(arch, LAB, seed, [], findings)
 
 
 class TestMoment(Folder):
     def test_a_record_that_words_follow(self) -> None:
         """The third record is the CPU's second arrival there since the line was typed."""
-        e = Evidence("arm64", LAB, 1, 0, mock.Mock(), self.out / "it.log", typed=[(1, "before"), (2, "workload")])
-        slots = b"".join(SLOT.pack(kind, more, 0, 0, 0, 0, 0, 0, addr, 0, 0, 0, 0, 0) + bytes(64 * more) for kind, more, addr in
-                         ((Kind.START, 0, 1), (Kind.CALLBACK, 0, 2), (Kind.CALLBACK, 2, 2), (Kind.CALLBACK, 2, 2), (Kind.HIT, 0, 3)))
+        e = Evidence("arm64", LAB, 1, 0, mock.Mock(), self.out / "it.log", typed=[(1, "before"),
+                                                                                  (2, "workload")])
+        slots = b"".join(
+            SLOT.pack(kind, more, 0, 0, 0, 0, 0, 0, addr, 0, 0, 0, 0, 0) + bytes(64 * more)
+            for kind, more, addr in ((Kind.START, 0, 1), (Kind.CALLBACK, 0, 2),
+                                     (Kind.CALLBACK, 2, 2), (Kind.CALLBACK, 2, 2), (Kind.HIT, 0,
+                                                                                    3)))
         (self.out / "it.observer").mkdir()
         (self.out / "it.observer/observer.log").write_bytes(bytes(HEADER) + slots)
         m = replay.moment(e, Finding("so", seq=5))
@@ -160,7 +178,8 @@ class TestProgress(Folder):
         self.assertEqual(len(kept["lab4"]["arm64"]["reached"]), len(rubric.lab(LAB).rungs))
 
     def test_the_next_rung_is_the_lowest_of_both(self) -> None:
-        said = self.remember(graded("riscv64", {"parents", "live patch"}), graded("arm64", {"arguments"}))
+        said = self.remember(graded("riscv64", {"parents", "live patch"}),
+                             graded("arm64", {"arguments"}))
         self.assertIn("Next: arguments on arm64 (10 points)", said)
         self.assertIn("make grade LAB=4 ARCH=arm64 REPLAY=0000000000000005 RUNG=3 GDB=1\n", said)
         self.assertEqual(self.remember(graded("riscv64", set())), "")
@@ -180,7 +199,8 @@ class TestSubmit(Folder):
                     data = tar.extractfile(entry)
                     assert data
                     self.assertEqual(data.read(), (ROOT / entry.name).read_bytes())
-                    self.assertEqual((entry.mtime, entry.uid, entry.uname, entry.mode), (0, 0, "", 0o644))
+                    self.assertEqual((entry.mtime, entry.uid, entry.uname, entry.mode),
+                                     (0, 0, "", 0o644))
 
     def test_a_file_that_is_missing_is_named(self) -> None:
         with mock.patch.object(submit, "ROOT", self.out), self.assertRaises(Refused) as raised:
@@ -214,8 +234,13 @@ class OnWrongKernels(Folder):
         return kernel
 
     def words(self, arch: str, smp: int, *more: str) -> list[str]:
-        return ["--lab", str(self.lab), "--arch", arch, "--smp", str(smp), "--seed", "0123456789abcdef", "--kernels", str(self.out),
-                "--out", str(self.out), *more]
+        return [
+            "--lab",
+            str(self.lab), "--arch", arch, "--smp",
+            str(smp), "--seed", "0123456789abcdef", "--kernels",
+            str(self.out), "--out",
+            str(self.out), *more
+        ]
 
 
 class TestReplay(OnWrongKernels):
@@ -225,12 +250,15 @@ class TestReplay(OnWrongKernels):
         for _ in range(2):
             self.assertEqual(grading(*self.words("arm64", 1)).returncode, 1)
             judged = json.loads((self.out / "grade.json").read_text())["grades"][0]
-            typed = re.findall(r"callsite# (.*)", (self.out / f"grade/arm64-lab{LAB}-1cpu.log").read_text(errors="replace"))
+            typed = re.findall(r"callsite# (.*)",
+                               (self.out /
+                                f"grade/arm64-lab{LAB}-1cpu.log").read_text(errors="replace"))
             seen.append((typed, [(r["name"], r["points"], r["boots"]) for r in judged["rungs"]]))
         self.assertEqual(seen[0], seen[1])
 
     def test_a_kernel_that_is_built_meanwhile_is_not_graded(self) -> None:
-        """It is replaced when the grade has begun to build the observer, which it does after it has taken its copies."""
+        """It is replaced when the grade has begun to build the observer, which it does after it has
+        taken its copies."""
         self.kernel("arm64", "meanwhile", returns_at_once("function_trace_call"))
 
         def replace(arch: str) -> None:
@@ -239,7 +267,9 @@ class TestReplay(OnWrongKernels):
                 (self.out / arch / name).symlink_to(ROOT / f"build/{arch}/lab{LAB}/{name}")
             plugin.build(arch)
 
-        with mock.patch("sys.argv", ["grading", *self.words("arm64", 1, "--rung=6")]), mock.patch.object(program, "plugin", build=replace), redirect_stdout(io.StringIO()):
+        with mock.patch("sys.argv",
+                        ["grading", *self.words("arm64", 1, "--rung=6")]), mock.patch.object(
+                            program, "plugin", build=replace), redirect_stdout(io.StringIO()):
             self.assertEqual(program.main(), program.EXIT_FAIL)
 
     def test_one_rung_is_judged_alone(self) -> None:
@@ -253,8 +283,11 @@ class TestReplay(OnWrongKernels):
 
 class UnderGdb(OnWrongKernels):
     def stopped(self, arch: str, smp: int, *more: str) -> pexpect.spawn:
-        gdb = pexpect.spawn(sys.executable, ["-m", "grading", *self.words(arch, smp, "--gdb", *more)], cwd=str(ROOT), encoding="utf-8", codec_errors="replace",
-                            timeout=SECONDS, echo=False, dimensions=(50, 250), env={**os.environ, "TERM": "dumb"})
+        gdb = pexpect.spawn(sys.executable,
+                            ["-m", "grading", *self.words(arch, smp, "--gdb", *more)],
+                            cwd=str(ROOT), encoding="utf-8", codec_errors="replace",
+                            timeout=SECONDS, echo=False, dimensions=(50, 250),
+                            env={**os.environ, "TERM": "dumb"})
         self.addCleanup(hang_up, gdb)
         gdb.delaybeforesend = None
         gdb.expect_exact("(gdb) ")
@@ -271,7 +304,10 @@ class TestUnderGdb(UnderGdb):
     """make grade GDB=1 stops at the moment of the finding."""
 
     def at(self) -> tuple[str, int]:
-        found = re.search(r"\nThis is during 'workload [0-9a-f]+', when .* at (\w+)\S* \((0x[0-9a-f]+)\) for time \d+\.\n", self.said)
+        found = re.search(
+            r"\nThis is during 'workload [0-9a-f]+', when .* at (\w+)\S* \((0x[0-9a-f]+)\) for "
+            r"time \d+\.\n",
+            self.said)
         assert found, self.said
         return found[1], int(found[2], 16)
 
@@ -305,15 +341,22 @@ class TestUnderGdb(UnderGdb):
                 self.kernel(arch, "undefined", is_undefined("ftrace_make_call"))
                 gdb = self.stopped(arch, 1)
                 self.assertIn("The kernel has ended by a panic", self.said)
-                self.assertIn("This is during 'echo function > current_tracer', before the machine ends.", self.said)
+                self.assertIn(
+                    "This is during 'echo function > current_tracer', before the machine ends.",
+                    self.said)
                 stack = re.findall(r"^#\d+ .*?(\w+) \(", self.ask(gdb, "bt"), re.M)
-                for function in ("die", "exception_vector", "ftrace_make_call", "current_tracer_set", "thread_start_asm"):
+                for function in ("die", "exception_vector", "ftrace_make_call",
+                                 "current_tracer_set", "thread_start_asm"):
                     self.assertIn(function, stack)
 
     def test_what_never_comes_back_is_stopped_where_it_is(self) -> None:
         self.kernel("arm64", "spins", spins("ftrace_make_call"))
         gdb = self.stopped("arm64", 1, "--budget=200000000")
-        self.assertRegex(self.said, r"This is during 'echo function > current_tracer', when no prompt has come for \d+ seconds\.")
+        self.assertRegex(
+            self.said,
+            r"This is during 'echo function > current_tracer', when no prompt has come for \d+ "
+            r"seconds\."
+        )
         self.assertIn("ftrace_make_call", self.ask(gdb, "bt"))
 
     def test_what_runs_for_ever_is_shown_and_no_interrupt(self) -> None:
@@ -321,7 +364,9 @@ class TestUnderGdb(UnderGdb):
             with self.subTest(arch=arch):
                 self.kernel(arch, "leaf", spins("wl_leaf_elm"))
                 gdb = self.stopped(arch, smp, "--budget=200000000")
-                self.assertRegex(self.said, r"This is during 'workload \w+', when no prompt has come for \d+ seconds\.")
+                self.assertRegex(
+                    self.said,
+                    r"This is during 'workload \w+', when no prompt has come for \d+ seconds\.")
                 self.assertRegex(self.ask(gdb, "bt 3"), r"^#0 .*wl_leaf_elm \(.*\n#1 .*wl_")
 
     def test_a_schedule_is_played_up_to_where_its_cpus_are_held(self) -> None:
@@ -330,11 +375,16 @@ class TestUnderGdb(UnderGdb):
                 (self.out / arch).symlink_to(ROOT / f"build/{arch}/lab{LAB}")
                 kernel = Kernel(self.out / arch / "callsite.elf", arch)
                 gdb = self.stopped(arch, 4, "--schedule=unregister:*:op_see")
-                found = re.search(r"CPU 0 runs 'op 0 off' and is at (\S+) \(gdb's thread 1\); CPU 1 calls calls_traced and is at op_see \(thread 2\)\.\n"
-                                  r"Next in the schedule: CPU 0 continues until unregister_ftrace_function returns", self.said)
+                found = re.search(
+                    r"CPU 0 runs 'op 0 off' and is at (\S+) \(gdb's thread 1\); CPU 1 calls "
+                    r"calls_traced and is at op_see \(thread 2\)\.\n"
+                    r"Next in the schedule: CPU 0 continues until unregister_ftrace_function "
+                    r"returns",
+                    self.said)
                 assert found, self.said
                 name, _, offset = found[1].partition("+")
-                for cpu, address in ((0, kernel.symbol(name) + int(offset, 16)), (1, kernel.symbol("op_see"))):
+                for cpu, address in ((0, kernel.symbol(name) + int(offset, 16)),
+                                     (1, kernel.symbol("op_see"))):
                     self.ask(gdb, f"thread {cpu + 1}")
                     self.assertIn(f"{address:#x}", self.ask(gdb, "p/x $pc"))
                 self.ask(gdb, "console")
@@ -342,8 +392,10 @@ class TestUnderGdb(UnderGdb):
 
     def test_a_rung_that_is_reached_has_no_moment(self) -> None:
         self.kernel("arm64", "right", lambda kernel: (kernel.text[0], []))
-        gdb = pexpect.spawn(sys.executable, ["-m", "grading", *self.words("arm64", 1, "--gdb", "--rung=life")], cwd=str(ROOT),
-                            encoding="utf-8", timeout=SECONDS, env={**os.environ, "TERM": "dumb"})
+        gdb = pexpect.spawn(sys.executable,
+                            ["-m", "grading", *self.words("arm64", 1, "--gdb", "--rung=life")],
+                            cwd=str(ROOT), encoding="utf-8", timeout=SECONDS,
+                            env={**os.environ, "TERM": "dumb"})
         gdb.expect(pexpect.EOF)
         gdb.wait()
         gdb.close()
@@ -368,7 +420,8 @@ class TestManyUsersUnderGdb(UnderGdb):
 
 
 class TestByHand(Folder):
-    """A rung lost on the host has no moment in a kernel: GDB=1 says so, and prints the command that repeats it."""
+    """A rung lost on the host has no moment in a kernel: GDB=1 says so, and prints the command that
+    repeats it."""
 
     def test_a_recordmcount_that_does_not_sort_is_done_again_by_hand(self) -> None:
         build(2)
@@ -380,18 +433,29 @@ class TestByHand(Folder):
                 (self.out / arch).mkdir()
                 for name in ("callsite.elf", "Image"):
                     (self.out / arch / name).symlink_to(ROOT / f"build/{arch}/lab2/{name}")
-                subprocess.run(["gcc", "-O1", "-static", "-o", self.out / arch / "recordmcount", self.out / "wrong.c"], check=True)
-                words = ["--lab=2", f"--arch={arch}", "--smp=1", f"--kernels={self.out}", f"--out={self.out}", "--rung=sorted", "--gdb"]
-                gdb = pexpect.spawn(sys.executable, ["-m", "grading", *words], cwd=str(ROOT), encoding="utf-8", timeout=SECONDS, dimensions=(50, 250))
+                subprocess.run([
+                    "gcc", "-O1", "-static", "-o", self.out / arch / "recordmcount",
+                    self.out / "wrong.c"
+                ], check=True)
+                words = [
+                    "--lab=2", f"--arch={arch}", "--smp=1", f"--kernels={self.out}",
+                    f"--out={self.out}", "--rung=sorted", "--gdb"
+                ]
+                gdb = pexpect.spawn(sys.executable, ["-m", "grading", *words], cwd=str(ROOT),
+                                    encoding="utf-8", timeout=SECONDS, dimensions=(50, 250))
                 gdb.expect([pexpect.EOF, "\\(gdb\\) "])
-                said, status = gdb.before.replace("\r", ""), gdb.wait() if gdb.after is pexpect.EOF else None
+                said, status = gdb.before.replace(
+                    "\r", ""), gdb.wait() if gdb.after is pexpect.EOF else None
                 hang_up(gdb)
                 self.assertIn("sorted was lost by your program on this host", said)
                 self.assertEqual(status, 1)
-                again = re.findall(rf"^(?:by hand: +)?(\S*python3 .*/{arch}-lab2-entries\.elf)$", said, re.M)
+                again = re.findall(rf"^(?:by hand: +)?(\S*python3 .*/{arch}-lab2-entries\.elf)$",
+                                   said, re.M)
                 self.assertEqual(len(again), 2, said)
-                done = subprocess.run(again[1], shell=True, cwd=ROOT, text=True, capture_output=True, check=True)
-                self.assertEqual(done.stdout, (self.out / f"grade/{arch}-lab2-entries.S").read_text())
+                done = subprocess.run(again[1], shell=True, cwd=ROOT, text=True,
+                                      capture_output=True, check=True)
+                self.assertEqual(done.stdout,
+                                 (self.out / f"grade/{arch}-lab2-entries.S").read_text())
                 table = re.findall(r"\.quad (\w+)", done.stdout)
                 self.assertNotEqual(table, sorted(table, key=lambda n: int(n, 0)))
 

@@ -43,7 +43,8 @@ def run(arch: str, part: str, budget: int = 0, cap: int = 32 << 20, observe: boo
 
 def holds(console: GuestConsole, size: int) -> None:
     """Wait until the console's pipe holds so many bytes."""
-    while int.from_bytes(fcntl.ioctl(console._from, termios.FIONREAD, bytes(4)), sys.byteorder) < size:
+    while int.from_bytes(fcntl.ioctl(console._from, termios.FIONREAD, bytes(4)),
+                         sys.byteorder) < size:
         time.sleep(0.01)
 
 
@@ -51,7 +52,8 @@ class Words(unittest.TestCase):
     def test_words_are_seen_however_much_was_read_after_them(self) -> None:
         """On a busy host one read may return more than the last lines."""
         LOGS.mkdir(parents=True, exist_ok=True)
-        with subprocess.Popen(["sh", "-c", "printf 'the words\\n'; sleep 0.3; printf '%09999d=> ' 0; cat"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, bufsize=0) as program, \
+        with subprocess.Popen(["sh", "-c", "printf 'the words\\n'; sleep 0.3; printf '%09999d=> ' "
+                                           "0; cat"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, bufsize=0) as program, \
                 closing(GuestConsole(program, LOGS / "words.log", 1 << 20, lambda: None, time.monotonic)) as console:
             holds(console, len("the words\n") + 9999 + len("=> "))
             text = console.wait_for(lambda _: console.has("the words"), 20, "the words")
@@ -62,8 +64,8 @@ class Words(unittest.TestCase):
 class Ends(unittest.TestCase):
     """Each one-page kernel ends with the verdict that it is made for."""
 
-    def ends(self, part: str, verdict: Verdict, seconds: float = 30, budget: int = 0, cap: int = 32 << 20,
-             observe: bool = True) -> None:
+    def ends(self, part: str, verdict: Verdict, seconds: float = 30, budget: int = 0,
+             cap: int = 32 << 20, observe: bool = True) -> None:
         for arch in ARCHES:
             with self.subTest(arch=arch), self.assertRaises(Stopped) as caught:
                 with run(arch, part, budget, cap, observe) as machine:
@@ -89,7 +91,8 @@ class Ends(unittest.TestCase):
 
     def test_a_kernel_that_prints_nothing_is_dead(self) -> None:
         for arch in ARCHES:
-            with self.assertRaises(Stopped) as caught, run(arch, "DEAD", budget=100_000_000) as machine:
+            with self.assertRaises(Stopped) as caught, run(arch, "DEAD",
+                                                           budget=100_000_000) as machine:
                 machine.console.wait_ready(20)
             firmware_speaks = arch == "riscv64"
             expected = Verdict.TIMEOUT if firmware_speaks else Verdict.DEAD
@@ -116,16 +119,22 @@ class Ends(unittest.TestCase):
 
     def test_an_endless_sleep_meets_the_wall_clock(self) -> None:
         for arch in ARCHES:
-            with self.subTest(arch=arch), self.assertRaises(Stopped) as caught, run(arch, "WAIT", budget=100_000_000) as machine:
+            with self.subTest(arch=arch), self.assertRaises(Stopped) as caught, run(
+                    arch, "WAIT", budget=100_000_000) as machine:
                 machine.console.wait_for(lambda text: bool(text), 30, "first words")
                 machine.console.wait_ready(1.5)
-            self.assertEqual(caught.exception.verdict, Verdict.TIMEOUT, f"{arch}: {caught.exception}")
+            self.assertEqual(caught.exception.verdict, Verdict.TIMEOUT,
+                             f"{arch}: {caught.exception}")
 
     def test_a_machine_that_counts_instructions_is_woken(self) -> None:
         """Its QEMU may stand still when all CPUs are idle. Another one is left alone."""
         for counts in (True, False):
-            machine = replace(tiny.machine("arm64", "WAIT"), extra=["-icount", "shift=5"] if counts else [])
-            with mock.patch("grading.machine.machine.WAKE", 0), mock.patch.object(Reason, "wake") as wake, Run(machine, LOGS / "woken.log") as run_:
+            machine = replace(tiny.machine("arm64", "WAIT"),
+                              extra=["-icount", "shift=5"] if counts else [])
+            with mock.patch("grading.machine.machine.WAKE",
+                            0), mock.patch.object(Reason,
+                                                  "wake") as wake, Run(machine,
+                                                                       LOGS / "woken.log") as run_:
                 run_.console.wait_for(lambda text: bool(text), 30, "first words")
                 with self.assertRaises(Stopped):
                     run_.console.wait_ready(0.5)
@@ -142,8 +151,10 @@ class Ends(unittest.TestCase):
                 self.assertIn("in all", caught.exception.why)
 
     def test_a_busy_host_makes_nobody_late(self) -> None:
-        """Four programs compete with QEMU for a processor: the time that QEMU must wait does not count."""
-        hog = "import os, sys\nos.sched_setaffinity(0, {int(sys.argv[1])})\nos.write(1, b'.')\nwhile True: pass"
+        """Four programs compete with QEMU for a processor: the time that QEMU must wait does not
+        count."""
+        hog = ("import os, sys\nos.sched_setaffinity(0, {int(sys.argv[1])})\nos.write(1, "
+               "b'.')\nwhile True: pass")
         cpu = min(os.sched_getaffinity(0))
         for arch in ARCHES:
             with self.subTest(arch=arch), ExitStack() as hogs, run(arch, "LOOP") as machine:
@@ -151,15 +162,19 @@ class Ends(unittest.TestCase):
                 for thread in os.listdir(f"/proc/{machine._process.pid}/task"):
                     os.sched_setaffinity(int(thread), {cpu})
                 for _ in range(4):
-                    process = hogs.enter_context(subprocess.Popen([sys.executable, "-c", hog, str(cpu)], stdout=subprocess.PIPE))
+                    process = hogs.enter_context(
+                        subprocess.Popen([sys.executable, "-c", hog,
+                                          str(cpu)], stdout=subprocess.PIPE))
                     hogs.callback(process.kill)
                     assert process.stdout
                     process.stdout.read(1)  # wait until it runs
-                began, start, late = machine.clock(), time.monotonic(), time.monotonic() - machine.clock()
+                began, start, late = machine.clock(), time.monotonic(
+                ), time.monotonic() - machine.clock()
                 with self.assertRaises(Stopped):
                     machine.console.wait_for(lambda text: False, 1, "what never comes")
                 self.assertGreaterEqual(machine.clock() - began, 1)
-                while time.monotonic() - machine.clock() < late + 1:  # until it has waited for a second
+                # until it has waited for a second
+                while time.monotonic() - machine.clock() < late + 1:
                     self.assertLess(time.monotonic(), start + 300, "its clock is the wall's")
                     time.sleep(0.01)
 
@@ -170,11 +185,15 @@ class Ends(unittest.TestCase):
             self.assertEqual([stub.pc(cpu) for cpu in range(2)], [RISCV64.after_firmware, 0x1000])
 
     def test_the_clock_does_not_go_back(self) -> None:
-        """A wait of ten seconds is in schedstat only when it is over; until then the clock has counted it."""
-        with run("arm64", "LOOP") as machine, tempfile.TemporaryDirectory(prefix="callsite-test-") as task:
+        """A wait of ten seconds is in schedstat only when it is over; until then the clock has
+        counted it."""
+        with run("arm64",
+                 "LOOP") as machine, tempfile.TemporaryDirectory(prefix="callsite-test-") as task:
             schedstat = Path(task, "schedstat")
             schedstat.write_text("0 0 1\n")
-            with mock.patch.object(machine, "_tasks", return_value=[task]), mock.patch("grading.machine.machine.LOOK", 0):
+            with mock.patch.object(machine, "_tasks",
+                                   return_value=[task]), mock.patch("grading.machine.machine.LOOK",
+                                                                    0):
                 before = machine.clock()
                 schedstat.write_text(f"0 {10 * 10**9} 1\n")
                 self.assertEqual(machine.clock(), before)
@@ -184,7 +203,8 @@ class Ends(unittest.TestCase):
 
     def test_a_flood_is_a_flood_while_qemu_is_asked_for_something(self) -> None:
         for arch in ARCHES:
-            for wait in (lambda m: m.memory(tiny.symbols(arch, "FLOOD")["_start"], 4), self.goes_on):
+            for wait in (lambda m: m.memory(tiny.symbols(arch, "FLOOD")["_start"], 4),
+                         self.goes_on):
                 with self.subTest(arch=arch), run(arch, "FLOOD", cap=1 << 17) as machine:
                     self.fills(machine)
                     with self.assertRaises(Stopped) as caught:
@@ -218,12 +238,19 @@ class Ends(unittest.TestCase):
         return caught.exception.verdict
 
     def test_one_that_ends_before_its_memory_is_read_is_dead(self) -> None:
-        self.assertEqual(self.ended_by(signal.SIGSEGV, lambda machine: machine.memory(tiny.symbols("arm64", "LIVE")["traced_site"], 4)), Verdict.DEAD)
+        self.assertEqual(
+            self.ended_by(
+                signal.SIGSEGV,
+                lambda machine: machine.memory(tiny.symbols("arm64", "LIVE")["traced_site"], 4)),
+            Verdict.DEAD)
 
     def test_one_that_the_host_ends_is_an_error_of_the_harness(self) -> None:
-        """The OOM killer sends SIGKILL. A store into a mapped file for which the disk has no room is a SIGBUS."""
-        thens: list[Callable[[Run], object]] = [lambda machine: machine.memory(tiny.symbols("arm64", "LIVE")["traced_site"], 4),
-                                                lambda machine: machine.console.command("now"), lambda machine: machine.power_off()]
+        """The OOM killer sends SIGKILL. A store into a mapped file for which the disk has no room
+        is a SIGBUS."""
+        thens: list[Callable[[Run], object]] = [
+            lambda machine: machine.memory(tiny.symbols("arm64", "LIVE")["traced_site"], 4),
+            lambda machine: machine.console.command("now"), lambda machine: machine.power_off()
+        ]
         for number in (signal.SIGKILL, signal.SIGBUS):
             for then in thens:
                 self.assertEqual(self.ended_by(number, then), Verdict.HARNESS, number)
@@ -240,12 +267,14 @@ class Ends(unittest.TestCase):
 
 class OnePageKernels(unittest.TestCase):
     def test_one_is_whole_while_another_test_builds_it(self) -> None:
-        """test_observer runs beside this file. The tools empty their output file before they write it."""
+        """test_observer runs beside this file. The tools empty their output file before they write
+        it."""
         files = [tiny.build("riscv64", "LIVE").with_suffix(suffix) for suffix in (".elf", ".img")]
         whole, runs = [file.read_bytes() for file in files], subprocess.run
 
         def halfway(command: list[str], check: bool) -> None:
-            Path(command[command.index("-o") + 1] if "-o" in command else command[-1]).write_bytes(b"")
+            Path(command[command.index("-o") +
+                         1] if "-o" in command else command[-1]).write_bytes(b"")
             self.assertEqual([file.read_bytes() for file in files], whole)
             runs(command, check=check)
 
@@ -258,7 +287,8 @@ class ObservedMachine(unittest.TestCase):
     """The observer reports what was executed, whatever the kernel prints."""
 
     def sites(self, arch: str, part: str) -> tuple[list[int], int, int, str]:
-        """The words executed at the site before and during tracing; entries of the tracer; stores; the printed trace."""
+        """The words executed at the site before and during tracing; entries of the tracer; stores;
+        the printed trace."""
         with run(arch, part) as machine:
             machine.console.wait_ready(30)
             with machine.observer.recording():
@@ -353,7 +383,8 @@ class Anywhere(unittest.TestCase):
         machine.write(physical, before)
 
     def test_why_it_ended_is_known_after_many_stops(self) -> None:
-        """QEMU also reports each stop on this socket. (riscv64's QEMU gives no reason for a power-off.)"""
+        """QEMU also reports each stop on this socket. (riscv64's QEMU gives no reason for a
+        power-off.)"""
         with self.boot("arm64") as machine:
             machine.console.wait_ready(60)
             with machine.held() as stub:
@@ -367,7 +398,8 @@ class Anywhere(unittest.TestCase):
     def test_in_firmware(self) -> None:
         with self.boot("riscv64") as machine:
             machine.console.wait_ready(60)
-            with in_firmware(machine) as stub, mock.patch.object(machine, "held", contextmanager(lambda: iter([stub]))):
+            with in_firmware(machine) as stub, mock.patch.object(
+                    machine, "held", contextmanager(lambda: iter([stub]))):
                 self.is_written(machine, "riscv64", stub)
                 self.leads(machine, "riscv64", {0})
 
@@ -383,7 +415,8 @@ class Anywhere(unittest.TestCase):
                 machine.console.wait_ready(60)
 
     def leads(self, machine: Run, arch: str, cpus: set[int]) -> None:
-        """Page tables map text to its load address; between two batches they do not map its alias."""
+        """Page tables map text to its load address; between two batches they do not map its alias.
+        """
         kernel = self.kernel(arch)
         for offset in (0, 0x1004):
             there = machine.machine.load_address() + offset
@@ -406,34 +439,42 @@ class Anywhere(unittest.TestCase):
                         self.assertEqual(stub.read(address, 512), b"")
 
     def test_text_that_can_only_be_executed_is_mapped(self) -> None:
-        self.assertEqual(RISCV64.table_entry(0x80200000 >> 2 | 0b1001, True), (True, True, False, 0x80200000))
+        self.assertEqual(RISCV64.table_entry(0x80200000 >> 2 | 0b1001, True),
+                         (True, True, False, 0x80200000))
 
     def test_page_tables_that_are_garbage_lead_nowhere(self) -> None:
         for arch in ARCHES:
             with self.subTest(arch=arch), self.boot(arch) as machine:
                 machine.console.wait_ready(60)
                 kernel = self.kernel(arch)
-                root = machine.machine.load_address() + kernel.address_of("_early_tables") - KERNEL_BASE
+                root = machine.machine.load_address() + kernel.address_of(
+                    "_early_tables") - KERNEL_BASE
                 at = root + 8 * (kernel.text[0] >> 30 & 511)
                 for garbage in (0, 1, (1 << 64) - 1, 0x10000003, 0x10000001 << 28):
-                    with machine.held() as stub, mock.patch.object(machine, "held", contextmanager(lambda: iter([stub]))):
+                    with machine.held() as stub, mock.patch.object(
+                            machine, "held", contextmanager(lambda: iter([stub]))):
                         right = machine.memory(at, 8)
                         stub.write_physical(at, garbage.to_bytes(8, "little"))
-                        self.assertNotEqual(machine.mapped(kernel.text[0]), {0: machine.machine.load_address()})
+                        self.assertNotEqual(machine.mapped(kernel.text[0]),
+                                            {0: machine.machine.load_address()})
                         stub.write_physical(at, right)
 
     def test_what_the_page_tables_let_the_kernel_write(self) -> None:
         """One more entry maps a GiB of memory with text in it, writable or not."""
         for arch in ARCHES:
             base = ISAS[arch].ram
-            leaves = {"riscv64": (base >> 2 | 0xCB, base >> 2 | 0xCF), "arm64": (base | 0x781, base | 0x701)}[arch]
+            leaves = {
+                "riscv64": (base >> 2 | 0xCB, base >> 2 | 0xCF),
+                "arm64": (base | 0x781, base | 0x701)
+            }[arch]
             with self.subTest(arch=arch), self.boot(arch) as machine:
                 machine.console.wait_ready(60)
                 kernel, loaded = self.kernel(arch), machine.machine.load_address()
                 text = loaded, loaded + kernel.text[1] - kernel.text[0]
                 at = loaded + kernel.address_of("_early_tables") - KERNEL_BASE + 8 * 100
                 self.assertEqual(machine.writable(*text), [])
-                self.assertEqual(machine.writable(text[1], base + MIB * 16), [0], "what is no text may be written")
+                self.assertEqual(machine.writable(text[1], base + MIB * 16), [0],
+                                 "what is no text may be written")
                 for leaf, cpus in zip(leaves, ([], [0])):
                     machine.write(at, leaf.to_bytes(8, "little"))
                     self.assertEqual(machine.writable(*text), cpus)
@@ -443,7 +484,8 @@ class Anywhere(unittest.TestCase):
         base = RISCV64.ram
 
         def table(at: int, size: int) -> bytes:
-            return b"".join((base + word % 30000 * 4096 >> 2 | 1).to_bytes(8, "little") for word in range(at // 8, (at + size) // 8))
+            return b"".join((base + word % 30000 * 4096 >> 2 | 1).to_bytes(8, "little")
+                            for word in range(at // 8, (at + size) // 8))
 
         with self.boot("riscv64") as machine, mock.patch.object(machine, "read", table), \
                 self.assertRaisesRegex(Stopped, "refer to [0-9]+ others"):
@@ -453,7 +495,8 @@ class Anywhere(unittest.TestCase):
         for arch in ARCHES:
             with self.subTest(arch=arch), self.boot(arch) as machine:
                 machine.console.wait_ready(60)
-                with self.assertRaisesRegex(OSError, "QEMU was to write 01020304 into memory at 0x10, and it holds"):
+                with self.assertRaisesRegex(
+                        OSError, "QEMU was to write 01020304 into memory at 0x10, and it holds"):
                     machine.write(0x10, bytes([1, 2, 3, 4]))  # no memory at this address
 
     def test_a_right_kernel_loses_nothing(self) -> None:

@@ -1,4 +1,5 @@
-"""Mistakes with a name: each name that a check uses has a section in the handout and a wrong solution that shows it."""
+"""Mistakes with a name: each name that a check uses has a section in the handout and a wrong
+solution that shows it."""
 
 from __future__ import annotations
 
@@ -32,19 +33,25 @@ class Named(unittest.TestCase):
     def test_each_section_is_recognised_by_a_check_or_is_advice(self) -> None:
         for lab in rubric.LABS:
             with self.subTest(lab=lab):
-                known, advice = set(rubric.lab(lab).mistakes), set(getattr(checks_of(lab), "ADVICE", ()))
+                known, advice = set(rubric.lab(lab).mistakes), set(
+                    getattr(checks_of(lab), "ADVICE", ()))
                 self.assertEqual(known & advice, set())
                 self.assertEqual(sections(lab), known | advice)
 
     def test_each_that_is_recognised_has_a_wrong_solution(self) -> None:
         for lab in rubric.LABS:
             with self.subTest(lab=lab):
-                made = {slug for w in wrong.shelf(lab) for slug in w.listed("Mistake") + w.listed("Maybe")}
+                made = {
+                    slug
+                    for w in wrong.shelf(lab) for slug in w.listed("Mistake") + w.listed("Maybe")
+                }
                 self.assertEqual(made, set(rubric.lab(lab).mistakes))
 
     def test_a_slug_in_code_is_one_of_its_labs(self) -> None:
         for lab, folder in rubric.LABS.items():
-            said = set(re.findall(r'(?:mistake=|return )"([a-z]+(?:-[a-z]+)+)"', (folder / "checks.py").read_text()))
+            said = set(
+                re.findall(r'(?:mistake=|return )"([a-z]+(?:-[a-z]+)+)"',
+                           (folder / "checks.py").read_text()))
             self.assertLessEqual(said, set(rubric.lab(lab).mistakes), f"lab {lab}")
 
     def test_a_slug_that_labs_share_is_one_of_some_lab(self) -> None:
@@ -59,7 +66,9 @@ class Named(unittest.TestCase):
         for lab, named in ((1, "saved-register-lost"), (4, "")):
             for why in ("", "ended"):
                 e = Evidence("arm64", lab, 1, 0, mock.Mock(), Path(), why=why)
-                with mock.patch.object(rubric, "lab", return_value=replace(rubric.lab(lab), ended=lambda e: "saved-register-lost")):
+                with mock.patch.object(
+                        rubric, "lab", return_value=replace(rubric.lab(lab),
+                                                            ended=lambda e: "saved-register-lost")):
                     found = report._judge(rung, e, [])
                 assert found
                 self.assertEqual(found.mistake, named, f"lab {lab}, {why}")
@@ -101,26 +110,37 @@ class Said(unittest.TestCase):
         with tempfile.TemporaryDirectory(prefix="callsite-test-") as name:
             path = Path(name) / "it.edit"
             path.write_text(f"Verdict: fail\n{head}\n\nA sentence.\n")
-            return wrong.differs(wrong.Wrong(5, path), wrong.Outcome(Verdict.FAIL, list(lost), set(), 0, []))
+            return wrong.differs(wrong.Wrong(5, path),
+                                 wrong.Outcome(Verdict.FAIL, list(lost), set(), 0, []))
 
     def test_a_rung_that_may_be_lost_or_not(self) -> None:
         head = "Rung: filter\nAlso: off"
-        self.assertEqual([self.differs(head, "off", "filter"), self.differs(head, "filter", "home")], ["", ""])
-        self.assertIn("must begin with filter, and begin with life", self.differs(head, "life", "off", "filter"))
-        self.assertIn("must begin with filter, and begin with off", self.differs("Rung: filter", "off", "filter"))
+        self.assertEqual(
+            [self.differs(head, "off", "filter"),
+             self.differs(head, "filter", "home")], ["", ""])
+        self.assertIn("must begin with filter, and begin with life",
+                      self.differs(head, "life", "off", "filter"))
+        self.assertIn("must begin with filter, and begin with off",
+                      self.differs("Rung: filter", "off", "filter"))
 
     def test_a_mistake_that_may_be_named_or_not(self) -> None:
         with tempfile.TemporaryDirectory(prefix="callsite-test-") as name:
             path = Path(name) / "it.edit"
             path.write_text("Verdict: time-out\nMistake: one\nMaybe: two\n\nA sentence.\n")
-            said = [wrong.differs(wrong.Wrong(1, path), wrong.Outcome(Verdict.TIMEOUT, [], named, 0, []))
-                    for named in ({"one"}, {"one", "two"}, {"two"}, {"one", "three"})]
+            said = [
+                wrong.differs(wrong.Wrong(1, path), wrong.Outcome(Verdict.TIMEOUT, [], named, 0,
+                                                                  []))
+                for named in ({"one"}, {"one", "two"}, {"two"}, {"one", "three"})
+            ]
         self.assertEqual([bool(why) for why in said], [False, False, True, True])
 
     def test_what_failed_is_told_again_before_the_count(self) -> None:
         with contextlib.redirect_stdout(io.StringIO()) as out:
-            told = [wrong.say(1, "arm64", name, wrong.Outcome(Verdict.FAIL, [], set(), 0, why), bad, 0)
-                    for name, bad, why in (("a", "because", ["and"]), *(("b", "", ["and"]) for _ in range(100)))]
+            told = [
+                wrong.say(1, "arm64", name, wrong.Outcome(Verdict.FAIL, [], set(), 0, why), bad, 0)
+                for name, bad, why in (("a", "because", ["and"]), *(("b", "", ["and"])
+                                                                    for _ in range(100)))
+            ]
             self.assertEqual(wrong.end(told, 3), 1)
         last = out.getvalue().splitlines()[-4:]
         self.assertIn("FAIL lab 1 arm64   a", last[0])

@@ -1,4 +1,5 @@
-"""Modules as the harness reads them: they have the loader's addresses, and they make the calls that the harness computes."""
+"""Modules as the harness reads them: they have the loader's addresses, and they make the calls that
+the harness computes."""
 
 from __future__ import annotations
 
@@ -22,8 +23,9 @@ BASE = 0xFFFFFFFF90001000
 LAB = 7
 Words = tuple[int, int, int]
 # auipc t1, 1; jalr x0, -16(t1); ebreak. adrp x16, one page ahead; add x16, x16, #16; br x16.
-MADE: list[tuple[Isa, Words, int]] = [(RISCV64, (0x00001317, 0xFF030067, 0x00100073), BASE + 0x1000 - 16),
-                                      (ARM64, (0xB0000010, 0x91004210, 0xD61F0200), BASE + 0x1000 + 16)]
+MADE: list[tuple[Isa, Words,
+                 int]] = [(RISCV64, (0x00001317, 0xFF030067, 0x00100073), BASE + 0x1000 - 16),
+                          (ARM64, (0xB0000010, 0x91004210, 0xD61F0200), BASE + 0x1000 + 16)]
 
 
 class Trampolines(unittest.TestCase):
@@ -35,7 +37,8 @@ class Trampolines(unittest.TestCase):
         for isa, words, target in MADE:
             self.assertEqual(isa.trampoline_to(BASE, target), words)
             for far in range(-(1 << 30), 1 << 30, 0x1234568):
-                self.assertEqual(isa.trampoline(BASE, isa.trampoline_to(BASE, BASE + far)), BASE + far)
+                self.assertEqual(isa.trampoline(BASE, isa.trampoline_to(BASE, BASE + far)),
+                                 BASE + far)
 
     def test_other_words_are_none(self) -> None:
         for isa, words, _ in MADE:
@@ -53,7 +56,8 @@ class Trampolines(unittest.TestCase):
         for isa, words, target in MADE:
             led = isa.trampoline(BASE, isa.aside(12)(words))
             self.assertIn(led, (target - 12, target + 12))
-            low = words[1] | (0x7FF00000 if isa is RISCV64 else 0xFFF << 10)  # as far ahead as the low part can lead
+            # as far ahead as the low part can lead
+            low = words[1] | (0x7FF00000 if isa is RISCV64 else 0xFFF << 10)
             last = (words[0], low & (0x7FFFFFFF if isa is RISCV64 else ~0), words[2])
             ahead, back = isa.trampoline(BASE, last), isa.trampoline(BASE, isa.aside(12)(last))
             assert ahead is not None
@@ -83,20 +87,30 @@ class ComparedWithTheLoader(unittest.TestCase):
                 with Run(machine_of(kernel, LAB, 1), self.logs / f"{arch}.log") as run:
                     run.console.wait_ready(60)
                     for module in (near, far):
-                        self.assertEqual(run.console.command(f"insmod {module.name} at={module.base:#x}"), "")
+                        self.assertEqual(
+                            run.console.command(f"insmod {module.name} at={module.base:#x}"), "")
                         self.assertEqual(text_of(run, module), module.text, module.name)
-                        self.is_as_listed(run, module.name, {f.name.split(" ")[0]: f.start for f in module.functions}, module.room)
+                        self.is_as_listed(run, module.name,
+                                          {f.name.split(" ")[0]: f.start
+                                           for f in module.functions}, module.room)
                         work = seeded.SeededRun(module, SEED)
                         self.assertIn(seeded.expect(work).line, run.console.command(work.command))
                     run.power_off()
 
     def is_as_listed(self, run: Run, module: str, functions: dict[str, int], room: int) -> None:
         listed = run.console.command("cat /proc/kallsyms", 60)
-        found = {name: int(at, 16) for at, name in re.findall(rf"^([0-9a-f]+) t (\w+)\t\[{module}\]$", listed, re.M)}
+        found = {
+            name: int(at, 16)
+            for at, name in re.findall(rf"^([0-9a-f]+) t (\w+)\t\[{module}\]$", listed, re.M)
+        }
         self.assertEqual(found.pop(f"ftrace_island_{module}"), room)
-        for name in ("next", "mix", "grow"):  # of the parts without a name of the module's the compiler may make what it wants
+        # of the parts without a name of the module's the compiler may make what it wants
+        for name in ("next", "mix", "grow"):
             found.pop(name, None)
-        self.assertEqual({n: a for n, a in found.items() if n.startswith(f"{module}_")}, {n: a for n, a in functions.items() if n.startswith(f"{module}_")})
+        self.assertEqual({n: a
+                          for n, a in found.items() if n.startswith(f"{module}_")},
+                         {n: a
+                          for n, a in functions.items() if n.startswith(f"{module}_")})
 
     def test_modules_of_the_schedules_are_apart_from_the_others(self) -> None:
         for arch in ARCHES:
@@ -104,7 +118,8 @@ class ComparedWithTheLoader(unittest.TestCase):
             [fixed] = scheduled(kernel)
             for seed in range(200):
                 for module in modules(kernel, seed):
-                    self.assertTrue(module.end <= fixed.base or module.base >= fixed.end + 4096, f"seed {seed}")
+                    self.assertTrue(module.end <= fixed.base or module.base >= fixed.end + 4096,
+                                    f"seed {seed}")
 
 
 if __name__ == "__main__":

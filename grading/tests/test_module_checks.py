@@ -1,4 +1,5 @@
-"""Lab 7's checks, with modules, texts and records made by hand; and the harness's linking of modules, compared with GNU ld's."""
+"""Lab 7's checks, with modules, texts and records made by hand; and the harness's linking of
+modules, compared with GNU ld's."""
 
 from __future__ import annotations
 
@@ -43,10 +44,14 @@ def patched(module: Module, text: bytes, words: dict[int, int]) -> bytes:
 
 def module_of(kernel: Kernel) -> Module:
     """Four functions of 64 bytes, each with a call site at its second word, and two trampolines."""
-    functions = tuple(Function(f"{name} [pine]", BASE + 64 * n, BASE + 64 * (n + 1)) for n, name in enumerate(NAMES))
+    functions = tuple(
+        Function(f"{name} [pine]", BASE + 64 * n, BASE + 64 * (n + 1))
+        for n, name in enumerate(NAMES))
     sites = tuple(Site(f.start + 4, f, kernel.isa.nop, kernel.isa.nop) for f in functions)
     made = Module("pine", BASE, bytes(PAGE), functions, sites, BASE + ROOM, len(STUBS))
-    words = {a: 0x01000000 + a - BASE for a in range(BASE, BASE + ROOM, 4)} | {s.address: kernel.isa.nop for s in sites}
+    words = {a: 0x01000000 + a - BASE
+             for a in range(BASE, BASE + ROOM, 4)} | {s.address: kernel.isa.nop
+                                                      for s in sites}
     for n, stub in enumerate(STUBS):
         at = made.trampoline(n)
         words |= {at + 4 * i: word for i, word in enumerate(kernel.isa.trampoline_to(at, stub))}
@@ -67,7 +72,8 @@ class HandMadeModule(unittest.TestCase):
         self.assertEqual(found.mistake, mistake)
 
     def call(self, e: Evidence, module: Module, site: Site, trampoline: int = 0) -> int:
-        return e.kernel.isa.call(site.address, module.trampoline(trampoline), e.kernel.link_register)
+        return e.kernel.isa.call(site.address, module.trampoline(trampoline),
+                                 e.kernel.link_register)
 
 
 class Text(HandMadeModule):
@@ -77,18 +83,26 @@ class Text(HandMadeModule):
             for far in (False, True):
                 e.loaded = [Loaded(module, far, module.text)]
                 self.assertIsNone(module_checks.modules_at_rest(e))
-                for at in (*range(BASE, BASE + ROOM, 4), module.trampoline(len(STUBS)), module.end - 4):
+                for at in (*range(BASE, BASE + ROOM, 4), module.trampoline(len(STUBS)),
+                           module.end - 4):
                     e.loaded = [Loaded(module, far, patched(module, module.text, {at: 0x01FFFFFF}))]
-                    self.assert_finding(module_checks.modules_at_rest(e), f"{'out of' if far else 'in'} reach of the stubs: the word at {e.kernel.name_at(at)} is wrong")
+                    self.assert_finding(
+                        module_checks.modules_at_rest(e),
+                        f"{'out of' if far else 'in'} reach of the stubs: the word at "
+                        f"{e.kernel.name_at(at)} is wrong"
+                    )
 
     def test_while_it_is_traced_the_sites_alone_may_differ(self) -> None:
         for arch in ARCHES:
             e, module = self.made(arch)
-            traced = patched(module, module.text, {s.address: self.call(e, module, s) for s in module.sites})
+            traced = patched(module, module.text,
+                             {s.address: self.call(e, module, s)
+                              for s in module.sites})
             e.loaded = [Loaded(module, True, module.text, traced)]
             self.assertIsNone(module_checks.modules_at_rest(e))
             e.loaded = [Loaded(module, True, module.text, patched(module, traced, {BASE + 8: 0}))]
-            self.assert_finding(module_checks.modules_at_rest(e), "the word at pine_init [pine]+0x8 is wrong")
+            self.assert_finding(module_checks.modules_at_rest(e),
+                                "the word at pine_init [pine]+0x8 is wrong")
 
     def test_a_module_that_was_not_loaded(self) -> None:
         e, module = self.made("arm64")
@@ -104,7 +118,9 @@ class ExecutedWords(HandMadeModule):
             e, _ = self.made(arch)
             self.assertIsNone(integrity.as_linked(e))
             e.truth.foreign = [record(Kind.FOREIGN, BASE + 0x48, word=0x13)]
-            self.assert_finding(integrity.as_linked(e), "at pine_leaf [pine]+0x8, where 01000048 was linked: this is not a call site")
+            self.assert_finding(
+                integrity.as_linked(e),
+                "at pine_leaf [pine]+0x8, where 01000048 was linked: this is not a call site")
             e.truth.foreign = [record(Kind.FOREIGN, BASE + PAGE, word=0x13)]
             self.assert_finding(integrity.as_linked(e), "which is outside of the kernel's text")
 
@@ -115,7 +131,8 @@ class ExecutedWords(HandMadeModule):
         for arch in ARCHES:
             e, module = self.made(arch)
             site = module.sites[1]
-            self.words(e, (site.address, e.kernel.isa.nop), (site.address, self.call(e, module, site)))
+            self.words(e, (site.address, e.kernel.isa.nop),
+                       (site.address, self.call(e, module, site)))
             self.assertIsNone(integrity.as_linked(e))
             self.words(e, (site.address, e.kernel.isa.idle(5)))
             self.assert_finding(integrity.as_linked(e), "pine_leaf [pine]+0x4 held")
@@ -131,7 +148,8 @@ class ExecutedWords(HandMadeModule):
                 for word in range(TRAMPOLINE // 4):
                     at = module.trampoline(n) + 4 * word
                     self.words(e, (at, 0x01FFFFFF))
-                    self.assertIsNone(integrity.as_linked(e), "the rung of the trampolines judges them")
+                    self.assertIsNone(integrity.as_linked(e),
+                                      "the rung of the trampolines judges them")
                     found = module_checks.trampolines_lead(e)
                     self.assert_finding(found, "CPU 0 executed another word in a trampoline")
                     assert found
@@ -141,24 +159,38 @@ class ExecutedWords(HandMadeModule):
 class Computed(HandMadeModule):
     """The two functions of trampoline.c, by what the program trampolines asked them."""
 
-    def asked(self, e: Evidence, name: str, ip: int, second: int, returned: int, words: Words, target: int = 0) -> None:
-        hits = {name: (ip, second), "answer": (returned % (1 << 64),), TRAMPOLINE_WORDS: (words[0] | words[1] << 32, words[2], target)}
+    def asked(self, e: Evidence, name: str, ip: int, second: int, returned: int, words: Words,
+              target: int = 0) -> None:
+        hits = {
+            name: (ip, second), "answer": (returned % (1 << 64),),
+            TRAMPOLINE_WORDS: (words[0] | words[1] << 32, words[2], target)
+        }
         e.truth.hits.clear()
         for seq, (hit, v) in enumerate(hits.items()):
             e.truth.hits[hit].append(record(Kind.HIT, 0, *v, seq=seq))
 
     def test_words_are_made_for_what_is_in_reach_and_for_nothing_else(self) -> None:
-        ends = {"riscv64": (-(1 << 31) - 0x800, (1 << 31) - 0x804), "arm64": (-(1 << 32) - FROM % 4096, (1 << 32) - 4 - FROM % 4096)}
+        ends = {
+            "riscv64": (-(1 << 31) - 0x800, (1 << 31) - 0x804),
+            "arm64": (-(1 << 32) - FROM % 4096, (1 << 32) - 4 - FROM % 4096)
+        }
         for arch in ARCHES:
             e, _ = self.made(arch)
             for off in ends[arch]:
-                beyond, right = off + (4 if off > 0 else -4), e.kernel.isa.trampoline_to(FROM, FROM + off)
+                beyond, right = off + (4 if off > 0 else -4), e.kernel.isa.trampoline_to(
+                    FROM, FROM + off)
                 other = e.kernel.isa.trampoline_to(FROM, FROM + off - 4096 * (1 if off > 0 else -1))
                 for distance, returned, words, why, mistake in (
-                        (off, 0, right, "", ""), (off, -ERANGE, (0, 0, 0), "returned -ERANGE: it must return 0", "trampoline-wrong-reach"),
-                        (off, 0, other, "made words that lead to", "trampoline-off-by-a-page"), (off, 0, (0, 0, 0), "made words that are no trampoline", ""),
-                        (beyond, -ERANGE, (0, 0, 0), "", ""), (beyond, 0, right, "returned 0: it must return -ERANGE", "trampoline-wrong-reach"),
-                        (beyond, -EINVAL, (0, 0, 0), "returned -EINVAL", "trampoline-wrong-reach"), (beyond, -ERANGE, right, "returned -ERANGE and stored words", "")):
+                    (off, 0, right, "",
+                     ""), (off, -ERANGE, (0, 0, 0), "returned -ERANGE: it must return 0",
+                           "trampoline-wrong-reach"), (off, 0, other, "made words that lead to",
+                                                       "trampoline-off-by-a-page"),
+                    (off, 0, (0, 0, 0), "made words that are no trampoline",
+                     ""), (beyond, -ERANGE, (0, 0, 0), "", ""),
+                    (beyond, 0, right, "returned 0: it must return -ERANGE",
+                     "trampoline-wrong-reach"), (beyond, -EINVAL, (0, 0, 0), "returned -EINVAL",
+                                                 "trampoline-wrong-reach"),
+                    (beyond, -ERANGE, right, "returned -ERANGE and stored words", "")):
                     self.asked(e, TRAMPOLINE_ENCODER, FROM, FROM + distance, returned, words)
                     found = module_checks.trampolines_computed(e)
                     self.assert_finding(found, why, mistake) if why else self.assertIsNone(found)
@@ -167,18 +199,27 @@ class Computed(HandMadeModule):
         for arch in ARCHES:
             e, _ = self.made(arch)
             right = e.kernel.isa.trampoline_to(FROM, FROM - 0x12345678)
-            for words, returned, target, why, mistake in (
-                    (right, 1, FROM - 0x12345678, "", ""), (right, 0, 0, "are no trampoline; they lead to", "trampoline-misread"),
-                    (right, 1, FROM + 0x12345678, "they lead to", "trampoline-misread"),
-                    (e.kernel.isa.flipped(1, 7)(right), 0, 5, "", ""),
-                    (e.kernel.isa.flipped(1, 7)(right), 1, FROM - 0x12345678, "they are no trampoline", "instructions-not-compared")):
+            for words, returned, target, why, mistake in ((right, 1, FROM - 0x12345678, "",
+                                                           ""), (right, 0, 0,
+                                                                 "are no trampoline; they lead to",
+                                                                 "trampoline-misread"),
+                                                          (right, 1, FROM + 0x12345678,
+                                                           "they lead to", "trampoline-misread"),
+                                                          (e.kernel.isa.flipped(1, 7)(right), 0, 5,
+                                                           "", ""), (e.kernel.isa.flipped(1,
+                                                                                          7)(right),
+                                                                     1, FROM - 0x12345678,
+                                                                     "they are no trampoline",
+                                                                     "instructions-not-compared")):
                 self.asked(e, TRAMPOLINE_READER, FROM, 0, returned, words, target)
                 found = module_checks.trampolines_computed(e)
                 self.assert_finding(found, why, mistake) if why else self.assertIsNone(found)
             unlike = e.kernel.isa.flipped(2, 3)(right)
             self.asked(e, TRAMPOLINE_READER, FROM, 0, 1, unlike, FROM - 0x12345678)
             found = module_checks.trampolines_computed(e)
-            self.assert_finding(found, "they are no trampoline", "instructions-not-compared") if arch == "arm64" else self.assertIsNone(found)
+            self.assert_finding(
+                found, "they are no trampoline",
+                "instructions-not-compared") if arch == "arm64" else self.assertIsNone(found)
 
 
 class OtherWords(HandMadeModule):
@@ -187,36 +228,55 @@ class OtherWords(HandMadeModule):
     def redirected(self, e: Evidence, module: Module, way: Way, wanted: str) -> Redirected:
         """Nothing was written, and it was reported."""
         loaded = Loaded(module, True, module.text)
-        words = {module.trampoline(n) + 4 * i: w for n in range(len(STUBS)) for i, w in enumerate(way(loaded.trampoline(module.text, n)))}
+        words = {
+            module.trampoline(n) + 4 * i: w
+            for n in range(len(STUBS)) for i, w in enumerate(way(loaded.trampoline(module.text, n)))
+        }
         text = patched(module, module.text, words)
-        return Redirected(loaded, wanted, "ftrace: its trampoline at 0x1 must lead to", text, text, e.kernel.rest_text(7))
+        return Redirected(loaded, wanted, "ftrace: its trampoline at 0x1 must lead to", text, text,
+                          e.kernel.rest_text(7))
 
     def test_a_trampoline_that_leads_elsewhere_is_reported_and_nothing_is_written(self) -> None:
         for arch in ARCHES:
             e, module = self.made(arch)
             self.assert_finding(lab7.followed(e), "the boot ended before")
             site, isa = module.sites[2], e.kernel.isa
-            for way, wanted, slug in ((isa.aside(TRAMPOLINE), "traced", "trampoline-not-followed"), (isa.flipped(0, 0), "traced", "instructions-not-compared"),
-                                      (isa.aside(TRAMPOLINE), "no longer traced", "old-trampoline-not-followed"),
-                                      (isa.aside(TRAMPOLINE), "traced twice", "old-trampoline-not-followed")):
+            for way, wanted, slug in ((isa.aside(TRAMPOLINE), "traced", "trampoline-not-followed"),
+                                      (isa.flipped(0, 0), "traced", "instructions-not-compared"),
+                                      (isa.aside(TRAMPOLINE), "no longer traced",
+                                       "old-trampoline-not-followed"),
+                                      (isa.aside(TRAMPOLINE), "traced twice",
+                                       "old-trampoline-not-followed")):
                 right = self.redirected(e, module, way, wanted)
-                for was, why, mistake in (
-                        (right, "", ""),
-                        (replace(right, after=b""), "the boot ended before", ""),
-                        (replace(right, after=patched(module, right.after, {site.address: self.call(e, module, site)})), f"pine_nap [pine] was to be {wanted}", slug),
-                        (replace(right, after=module.text), "other words of its text were written", ""),
-                        (replace(right, kernel=bytes(len(right.kernel))), "text was changed at wl_a", ""),
-                        (replace(right, printed="nothing"), "did not report it", "")):
+                for was, why, mistake in ((right, "", ""), (replace(right, after=b""),
+                                                            "the boot ended before", ""),
+                                          (replace(
+                                              right, after=patched(
+                                                  module, right.after,
+                                                  {site.address: self.call(e, module, site)})),
+                                           f"pine_nap [pine] was to be {wanted}",
+                                           slug), (replace(right, after=module.text),
+                                                   "other words of its text were written", ""),
+                                          (replace(right, kernel=bytes(len(right.kernel))),
+                                           "text was changed at wl_a", ""),
+                                          (replace(right,
+                                                   printed="nothing"), "did not report it", "")):
                     e.redirected = [right, was]
-                    self.assert_finding(lab7.followed(e), why, mistake) if why else self.assertIsNone(lab7.followed(e))
+                    self.assert_finding(lab7.followed(e), why,
+                                        mistake) if why else self.assertIsNone(lab7.followed(e))
 
     def overwritten(self, e: Evidence, module: Module) -> Overwritten:
         site, word = module.sites[1], e.kernel.isa.idle(7)
         before = patched(module, module.text, {site.address: word})
         others = {s.address: self.call(e, module, s) for s in module.sites if s is not site}
-        printed = (f"ftrace: refused to write the call site of pine_leaf [pine] at {site.address:#x} (error -22)\n"
-                   f"ftrace:   expected {e.kernel.isa.nop:08x}  nop\nftrace:   found    {word:08x}  neither the nop nor a call\n")
-        return Overwritten(Loaded(module, True), site, word, e.kernel.isa.nop, printed, before, patched(module, before, others))
+        printed = (
+            f"ftrace: refused to write the call site of pine_leaf [pine] at {site.address:#x} "
+            f"(error -22)\n"
+            f"ftrace:   expected {e.kernel.isa.nop:08x}  nop\nftrace:   found    {word:08x}  "
+            f"neither the nop nor a call\n"
+        )
+        return Overwritten(Loaded(module, True), site, word, e.kernel.isa.nop, printed, before,
+                           patched(module, before, others))
 
     def test_one_is_reported_with_both_words_and_left_alone(self) -> None:
         for arch in ARCHES:
@@ -226,26 +286,39 @@ class OtherWords(HandMadeModule):
             site, words = right.site.address, right.printed.split("\n")
             call = self.call(e, module, right.site)
             for was, why, mistake in (
-                    (right, "", ""),
-                    (replace(right, after=b""), "the boot ended before", ""),
-                    (replace(right, after=patched(module, right.after, {site: call})), "The site was written", "site-not-read"),
-                    (replace(right, after=patched(module, right.after, {site: e.kernel.isa.nop})), "The site was written", "site-not-read"),
-                    (replace(right, after=patched(module, right.after, {BASE + 8: 0})), "words of pine that are not call sites", ""),
-                    (replace(right, after=patched(module, right.after, {module.trampoline(1): 0})), "words of pine that are not call sites", ""),
-                    (replace(right, printed=right.printed + "ftrace: its trampoline at 0x1 must lead to"), "no trampoline begins", "call-taken-for-a-trampoline"),
-                    (replace(right, printed=""), "did not report it", "site-refused-in-silence"),
-                    (replace(right, printed=right.printed.replace("leaf", "nap")), "did not report it", "site-refused-in-silence"),
-                    (replace(right, printed="\n".join((words[0], words[1]))), "did not report both", ""),
-                    (replace(right, printed="\n".join((words[0], words[2]))), "did not report both", "")):
+                (right, "", ""), (replace(right, after=b""), "the boot ended before",
+                                  ""), (replace(right, after=patched(module, right.after,
+                                                                     {site: call})),
+                                        "The site was written", "site-not-read"),
+                (replace(right, after=patched(module, right.after, {site: e.kernel.isa.nop})),
+                 "The site was written", "site-not-read"),
+                (replace(right,
+                         after=patched(module, right.after,
+                                       {BASE + 8: 0})), "words of pine that are not call sites",
+                 ""), (replace(right, after=patched(module, right.after,
+                                                    {module.trampoline(1): 0})),
+                       "words of pine that are not call sites", ""),
+                (replace(right,
+                         printed=right.printed + "ftrace: its trampoline at 0x1 must lead to"),
+                 "no trampoline begins", "call-taken-for-a-trampoline"),
+                (replace(right, printed=""), "did not report it", "site-refused-in-silence"),
+                (replace(right, printed=right.printed.replace("leaf", "nap")), "did not report it",
+                 "site-refused-in-silence"), (replace(right, printed="\n".join(
+                     (words[0], words[1]))), "did not report both",
+                                              ""), (replace(right, printed="\n".join(
+                                                  (words[0], words[2]))), "did not report both",
+                                                    "")):
                 e.overwritten_sites = [was]
-                self.assert_finding(lab7.refused(e), why, mistake) if why else self.assertIsNone(lab7.refused(e))
+                self.assert_finding(lab7.refused(e), why, mistake) if why else self.assertIsNone(
+                    lab7.refused(e))
             e.overwritten_sites = [right, replace(right, printed="")]
             self.assert_finding(lab7.refused(e), "did not report it", "site-refused-in-silence")
 
 
 class Inside(HandMadeModule):
     def test_a_module_with_a_call_inside_is_busy(self) -> None:
-        busy = "module pine: a traced call will return through it\nrmmod: pine: Device or resource busy (EBUSY)"
+        busy = ("module pine: a traced call will return through it\nrmmod: pine: Device or "
+                "resource busy (EBUSY)")
         e, _ = self.made("arm64")
         self.assert_finding(lab7.inside(e), "no module was removed")
         right = {**dict.fromkeys(INSIDE, busy), "another": "", "awake": ""}
@@ -260,7 +333,8 @@ class Inside(HandMadeModule):
             self.assert_finding(lab7.inside(e), "EBUSY")
 
 
-# Each kind of relocation that grading/elf/link.py knows and a module's text may have, but for the GOT's and entries for calls.
+# Each kind of relocation that grading/elf/link.py knows and a module's text may have, but for the
+# GOT's and entries for calls.
 SOURCE = {
     "riscv64": """
 	.option norelax
@@ -323,16 +397,27 @@ class Linked(unittest.TestCase):
             for base in (BASE, BASE + 0x7000):
                 with tempfile.TemporaryDirectory(prefix="callsite-test-") as name:
                     folder, end = Path(name), base + 2 * PAGE
-                    layout = self.layout(arch, folder, SOURCE[arch].replace("back:", "\t.text\n\t.globl back, ahead\nback:") + DATA)
-                    subprocess.run([f"{ISAS[arch].cross}ld", "--no-relax", f"-Ttext={base:#x}", f"--section-start=.rodata={end:#x}", f"-Tdata={end + PAGE:#x}",
-                                    f"--defsym=outside={BASE + 0x40000:#x}", "--defsym=small=0x12345ff0", "-e", "0", "-o", folder / "m.elf", folder / "m.ko"], check=True)
+                    layout = self.layout(
+                        arch, folder,
+                        SOURCE[arch].replace("back:", "\t.text\n\t.globl back, ahead\nback:") +
+                        DATA)
+                    subprocess.run([
+                        f"{ISAS[arch].cross}ld", "--no-relax", f"-Ttext={base:#x}",
+                        f"--section-start=.rodata={end:#x}", f"-Tdata={end + PAGE:#x}",
+                        f"--defsym=outside={BASE + 0x40000:#x}", "--defsym=small=0x12345ff0", "-e",
+                        "0", "-o", folder / "m.elf", folder / "m.ko"
+                    ], check=True)
                     with (folder / "m.elf").open("rb") as file:
                         want = ELFFile(file).get_section_by_name(".text").data()
-                    self.assertEqual(layout.linked(base, end)[:len(want)].hex(" ", 4), want.hex(" ", 4), f"{arch} at {base:#x}")
+                    self.assertEqual(
+                        layout.linked(base, end)[:len(want)].hex(" ", 4), want.hex(" ", 4),
+                        f"{arch} at {base:#x}")
 
     def test_what_is_not_known_is_refused(self) -> None:
-        for arch, source in (("riscv64", ".reloc 0, R_RISCV_TPREL_HI20, x\nlui a0, 0\n.data\nx:"), ("arm64", "movz x0, #:abs_g0:x\n.data\nx:"), ("arm64", "bl missing")):
-            with tempfile.TemporaryDirectory(prefix="callsite-test-") as name, self.assertRaises(Stopped):
+        for arch, source in (("riscv64", ".reloc 0, R_RISCV_TPREL_HI20, x\nlui a0, 0\n.data\nx:"),
+                             ("arm64", "movz x0, #:abs_g0:x\n.data\nx:"), ("arm64", "bl missing")):
+            with tempfile.TemporaryDirectory(
+                    prefix="callsite-test-") as name, self.assertRaises(Stopped):
                 self.layout(arch, Path(name), source).linked(BASE, BASE + PAGE)
 
 

@@ -1,4 +1,5 @@
-"""`make test-mutants`: the changes, their names, which mutants are dropped, and the results of their grades."""
+"""`make test-mutants`: the changes, their names, which mutants are dropped, and the results of
+their grades."""
 
 from __future__ import annotations
 
@@ -83,35 +84,55 @@ def changes(text: str, name: str = "a.c") -> dict[str, set[tuple[str, str]]]:
 class TestMutations(unittest.TestCase):
     def test_c(self) -> None:
         if_, got = "if (!node || node->value == 0x10)", changes(C)
-        self.assertEqual(got["operator"], {(if_, if_.replace("||", "&&")), (if_, if_.replace("==", "!="))})
-        self.assertEqual(got["condition"], {(if_, "if (!(!node || node->value == 0x10))"), (if_, if_.replace("!node", "node"))})
-        numbers = {(if_, if_.replace("10", "11")), (if_, if_.replace("10", "f")), ("return 0;", "return 1;"), ("return -2;", "return -1;"), ("return -2;", "return -3;")}
+        self.assertEqual(got["operator"], {(if_, if_.replace("||", "&&")),
+                                           (if_, if_.replace("==", "!="))})
+        self.assertEqual(got["condition"], {(if_, "if (!(!node || node->value == 0x10))"),
+                                            (if_, if_.replace("!node", "node"))})
+        numbers = {(if_, if_.replace("10", "11")), (if_, if_.replace("10", "f")),
+                   ("return 0;", "return 1;"), ("return -2;", "return -1;"),
+                   ("return -2;", "return -3;")}
         self.assertEqual(got["constant"], numbers)
-        self.assertEqual({old for old, _ in got["statement"]}, {"return -2;", "node->next = l->first;", "node->value = long_name(n, / n);", "call( , n);"})
+        self.assertEqual({old
+                          for old, _ in got["statement"]}, {
+                              "return -2;", "node->next = l->first;",
+                              "node->value = long_name(n, / n);", "call( , n);"
+                          })
         self.assertEqual({new for _, new in got["statement"]}, {mutations.LEFT_OUT})
 
     def test_what_orders_is_left_out_wherever_it_is(self) -> None:
         first, last = "node->value = 1;", "WRITE_ONCE(first, node);"
-        self.assertEqual(changes(C)["order"], {
-            ("smp_wmb();", mutations.LEFT_OUT), ("synchronize_sched();", mutations.LEFT_OUT),
-            (f"{first} / smp_wmb(); / {last}", f"{last} / smp_wmb(); / {first}"), (f"{last} / synchronize_sched();", f"synchronize_sched(); / {last}")})
+        self.assertEqual(
+            changes(C)["order"],
+            {("smp_wmb();", mutations.LEFT_OUT), ("synchronize_sched();", mutations.LEFT_OUT),
+             (f"{first} / smp_wmb(); / {last}", f"{last} / smp_wmb(); / {first}"),
+             (f"{last} / synchronize_sched();", f"synchronize_sched(); / {last}")})
 
     def test_two_stores_are_exchanged(self) -> None:
         text = C.replace("node->value = long", "node->other = n;\n\tnode->value = long")
-        self.assertEqual(changes(text)["exchanged stores"], {("node->next = l->first; / node->other = n;", "node->other = n; / node->next = l->first;")})
+        self.assertEqual(
+            changes(text)["exchanged stores"], {("node->next = l->first; / node->other = n;",
+                                                 "node->other = n; / node->next = l->first;")})
 
     def test_assembly(self) -> None:
         got = changes(RISCV, "a.S")
-        self.assertEqual(got["offset"], {("addi sp, sp, -16", "addi sp, sp, -16 + 8"), ("ld a7, SIZE + 8(t0)", "ld a7, SIZE + 8 + 8(t0)")})
+        self.assertEqual(
+            got["offset"], {("addi sp, sp, -16", "addi sp, sp, -16 + 8"),
+                            ("ld a7, SIZE + 8(t0)", "ld a7, SIZE + 8 + 8(t0)")})
         self.assertEqual(got["condition"], {("bne a0, a1, caller", "beq a0, a1, caller")})
-        self.assertLessEqual({("ld a7, SIZE + 8(t0)", "ld a6, SIZE + 8(t0)"), ("ld a7, SIZE + 8(t0)", "ld a7, SIZE + 8(t1)")}, got["register"])
+        self.assertLessEqual(
+            {("ld a7, SIZE + 8(t0)", "ld a6, SIZE + 8(t0)"),
+             ("ld a7, SIZE + 8(t0)", "ld a7, SIZE + 8(t1)")}, got["register"])
         self.assertEqual(len(got["instruction"]), 4)
         self.assertEqual({m.function for m in mutations.mutants("a.S", RISCV, 4)}, {"caller"})
-        self.assertIn("\n1:\t\n", next(m.text for m in mutations.mutants("a.S", RISCV, 4) if m.kind == "instruction" and m.old.startswith("1:")))
+        self.assertIn(
+            "\n1:\t\n",
+            next(m.text for m in mutations.mutants("a.S", RISCV, 4)
+                 if m.kind == "instruction" and m.old.startswith("1:")))
 
     def test_assembly_of_arm64(self) -> None:
         got = changes(ARM, "a.S")
-        self.assertEqual(got["offset"], {("stp x29, x30, [sp, #-32]!", "stp x29, x30, [sp, #-32 + 8]!")})
+        self.assertEqual(got["offset"],
+                         {("stp x29, x30, [sp, #-32]!", "stp x29, x30, [sp, #-32 + 8]!")})
         self.assertEqual(got["condition"], {("b.ne caller", "b.eq caller")})
         self.assertIn(("ldr x2, [x2, #:lo12:there]", "ldr x2, [x3, #:lo12:there]"), got["register"])
 
@@ -121,10 +142,13 @@ class TestMutations(unittest.TestCase):
                 was, now = text.split("\n"), mutant.text.split("\n")
                 self.assertEqual(len(was), len(now))
                 differ = [n for n, pair in enumerate(zip(was, now), 1) if pair[0] != pair[1]]
-                self.assertTrue(differ and differ[0] == mutant.line and differ[-1] < mutant.line + 3, mutant)
+                self.assertTrue(
+                    differ and differ[0] == mutant.line and differ[-1] < mutant.line + 3, mutant)
 
     def test_ids_do_not_depend_on_where_a_line_is(self) -> None:
-        before, after = (mutations.mutants("a.c", text, 4) for text in (C, "int x;\n\n" + C.replace("\treturn -1;", "\treturn -1;\n\n")))
+        before, after = (mutations.mutants("a.c", text, 4)
+                         for text in (C,
+                                      "int x;\n\n" + C.replace("\treturn -1;", "\treturn -1;\n\n")))
         self.assertEqual([m.id for m in before], [m.id for m in after])
         self.assertNotEqual([m.line for m in before], [m.line for m in after])
         self.assertIn("a.c publish: smp_wmb(); => (left out)", [m.id for m in before])
@@ -137,7 +161,10 @@ class TestMutations(unittest.TestCase):
                 found = mutants.of_files(lab, arch)
                 self.assertGreaterEqual(len(found), 60)
                 self.assertEqual(len({mutant.id for mutant in found}), len(found))
-                self.assertFalse([m for m in found if "LAB_START" in m.old or m.text == (ROOT / m.file).read_text()])
+                self.assertFalse([
+                    m for m in found
+                    if "LAB_START" in m.old or m.text == (ROOT / m.file).read_text()
+                ])
 
 
 def some(count: int, file: str = "a.c", kind: str = "operator") -> list[Mutant]:
@@ -151,24 +178,35 @@ class TestWhich(unittest.TestCase):
         self.assertEqual(first, mutants.spread(found, "1"))
         self.assertNotEqual(first, mutants.spread(found, "2"))
         self.assertEqual(sorted(first, key=str), sorted(found, key=str))
-        self.assertEqual({(m.file, m.kind) for m in first[:3]}, {("a.c", "operator"), ("a.c", "order"), ("b.c", "operator")})
+        self.assertEqual({(m.file, m.kind)
+                          for m in first[:3]}, {("a.c", "operator"), ("a.c", "order"),
+                                                ("b.c", "operator")})
         self.assertEqual(len([m for m in first[:9] if m.kind == "order"]), 3)
 
     def test_a_line_that_is_about_no_mutant_or_gives_no_reason_is_refused(self) -> None:
-        self.assertEqual(mutants.equivalent("a.c f: x => y because z is 0\n\n", {"a.c f: x => y"}, "arm64"), {"a.c f: x => y"})
-        for line, why in (("a.c f: x => z because it is\n", "no such mutant any more: a.c f: x => z"), ("a.c f: x => y\n", "no reason"), ("a.c f: x => y because \n", "no reason")):
+        self.assertEqual(
+            mutants.equivalent("a.c f: x => y because z is 0\n\n", {"a.c f: x => y"}, "arm64"),
+            {"a.c f: x => y"})
+        for line, why in (("a.c f: x => z because it is\n",
+                           "no such mutant any more: a.c f: x => z"),
+                          ("a.c f: x => y\n", "no reason"), ("a.c f: x => y because \n",
+                                                             "no reason")):
             with self.assertRaisesRegex(Unusable, why):
                 mutants.equivalent(line, {"a.c f: x => y"}, "arm64")
 
     def test_a_line_may_be_about_every_change_of_one(self) -> None:
         known = {"a.c f: x => y", "a.c f: x => z", "a.c f: xx => y"}
-        self.assertEqual(mutants.equivalent("a.c f: x => * because it is not run\n", known, "arm64"), {"a.c f: x => y", "a.c f: x => z"})
+        self.assertEqual(
+            mutants.equivalent("a.c f: x => * because it is not run\n", known, "arm64"),
+            {"a.c f: x => y", "a.c f: x => z"})
         with self.assertRaisesRegex(Unusable, "no such mutant"):
             mutants.equivalent("a.c f: q => * because it is not run\n", known, "arm64")
 
     def test_a_line_may_be_about_one_architecture(self) -> None:
         for arch, want in (("arm64", {"b"}), ("riscv64", {"a", "b"})):
-            self.assertEqual(mutants.equivalent("on riscv64: a because x\nb because y\n", {"a", "b"}, arch), want)
+            self.assertEqual(
+                mutants.equivalent("on riscv64: a because x\nb because y\n", {"a", "b"}, arch),
+                want)
 
     def test_those_that_are_listed_are_there(self) -> None:
         for lab in rubric.LABS:
@@ -176,7 +214,8 @@ class TestWhich(unittest.TestCase):
 
 
 class TestBuilt(unittest.TestCase):
-    """Without a compiler: the object of a text is the text without blanks, and a text with a `?` does not compile."""
+    """Without a compiler: the object of a text is the text without blanks, and a text with a `?`
+    does not compile."""
 
     def setUp(self) -> None:
         folder = tempfile.TemporaryDirectory(prefix="callsite-test-")
@@ -193,9 +232,12 @@ class TestBuilt(unittest.TestCase):
         text = self.place.read_text()
         return "" if "?" in text else "".join(text.split())
 
-    def result(self, text: str, seen: set[str] | None = None, graded: Any = (mutants.SURVIVED, "")) -> tuple[str, str]:
-        with mock.patch.multiple(self.tree, create=True, code=self.code, make=lambda *_: self.made, _graded=lambda _: graded):
-            line = self.tree.result_of(Mutant(self.file, 1, "f", "operator", "a", "b", text), 1, seen or set())
+    def result(self, text: str, seen: set[str] | None = None,
+               graded: Any = (mutants.SURVIVED, "")) -> tuple[str, str]:
+        with mock.patch.multiple(self.tree, create=True, code=self.code, make=lambda *_: self.made,
+                                 _graded=lambda _: graded):
+            line = self.tree.result_of(Mutant(self.file, 1, "f", "operator", "a", "b", text), 1,
+                                       seen or set())
         self.assertEqual(self.place.read_text(), self.right, "the copy is not as it was")
         return line["result"], line["message"]
 
@@ -206,14 +248,16 @@ class TestBuilt(unittest.TestCase):
         self.assertEqual(self.result("x", {"x"}), (mutants.SAME, ""))
 
     def test_what_the_build_refuses_is_caught_by_its_sentence(self) -> None:
-        self.made = mock.Mock(returncode=2, stderr="\nit \x1b has an odd entry\nmake: ***", stdout="")
+        self.made = mock.Mock(returncode=2, stderr="\nit \x1b has an odd entry\nmake: ***",
+                              stdout="")
         self.assertEqual(self.result("x"), (mutants.BY_BUILD, "it \\x1b has an odd entry"))
         self.made.stderr = "build/arm64/a.o: in function `f': undefined reference to `g'"
         self.assertEqual(self.result("x"), (mutants.INVALID, ""))
 
     def test_the_copy_is_as_it_was_after_an_interruption(self) -> None:
         self.made = mock.Mock(side_effect=SystemExit)
-        with mock.patch.multiple(self.tree, create=True, code=self.code, make=self.made), self.assertRaises(SystemExit):
+        with mock.patch.multiple(self.tree, create=True, code=self.code,
+                                 make=self.made), self.assertRaises(SystemExit):
             self.tree.result_of(Mutant(self.file, 1, "f", "operator", "a", "b", "x"), 1, set())
         self.assertEqual(self.place.read_text(), self.right)
 
@@ -221,26 +265,37 @@ class TestBuilt(unittest.TestCase):
 def graded(*findings: Finding | None, verdict: Verdict = Verdict.PASS, why: str = "") -> Grade:
     e = mock.Mock(verdict=verdict, why=why, smp=1, ending=lambda: f"{verdict.value}: {why}")
     rungs = rubric.lab(4).rungs
-    return Grade("arm64", 4, 1, [Result(rung, {1: found}) for rung, found in zip(rungs, findings)], [e])
+    return Grade("arm64", 4, 1, [Result(rung, {1: found}) for rung, found in zip(rungs, findings)],
+                 [e])
 
 
 class TestCame(unittest.TestCase):
     def test_by_which_rung(self) -> None:
         ended, other = Finding("panic: at f"), Finding("the table is empty")
         self.assertEqual(mutants.result_of(graded(None, None)), (mutants.SURVIVED, ""))
-        self.assertEqual(mutants.result_of(graded(None, other)), (mutants.BY_RUNG, "life: the table is empty"))
+        self.assertEqual(mutants.result_of(graded(None, other)),
+                         (mutants.BY_RUNG, "life: the table is empty"))
         panic: dict[str, Any] = {"verdict": Verdict.PANIC, "why": "at f"}
-        self.assertEqual(mutants.result_of(graded(ended, ended, **panic)), (mutants.BY_END, "panic: at f"))
-        self.assertEqual(mutants.result_of(graded(ended, other, **panic)), (mutants.BY_RUNG, "life: the table is empty"))
-        self.assertEqual(mutants.result_of(graded(Finding("panic: at f", mistake="x"), ended, **panic)), (mutants.BY_RUNG, "called: panic: at f (x)"))
-        self.assertEqual(mutants.result_of(graded(ended, verdict=Verdict.HARNESS, why="no QEMU")), (mutants.HARNESS, "no QEMU"))
+        self.assertEqual(mutants.result_of(graded(ended, ended, **panic)),
+                         (mutants.BY_END, "panic: at f"))
+        self.assertEqual(mutants.result_of(graded(ended, other, **panic)),
+                         (mutants.BY_RUNG, "life: the table is empty"))
+        self.assertEqual(
+            mutants.result_of(graded(Finding("panic: at f", mistake="x"), ended, **panic)),
+            (mutants.BY_RUNG, "called: panic: at f (x)"))
+        self.assertEqual(mutants.result_of(graded(ended, verdict=Verdict.HARNESS, why="no QEMU")),
+                         (mutants.HARNESS, "no QEMU"))
 
     def test_the_score_and_the_survivors_are_said(self) -> None:
         def lines(**counts: int) -> list[dict[str, Any]]:
-            return [{"id": f"{result} {n}", "result": getattr(mutants, result), "message": ""} for result, count in counts.items() for n in range(count)]
-        cases: list[tuple[bool, dict[str, int]]] = [
-            (True, {"BY_RUNG": 76, "BY_END": 19, "SURVIVED": 5}), (False, {"BY_RUNG": 94, "SURVIVED": 6}),
-            (False, {"BY_RUNG": 79, "BY_END": 21}), (True, {"BY_BUILD": 19, "HARNESS": 1}), (False, {})]
+            return [{"id": f"{result} {n}", "result": getattr(mutants, result), "message": ""}
+                    for result, count in counts.items() for n in range(count)]
+
+        cases: list[tuple[bool, dict[str,
+                                     int]]] = [(True, {"BY_RUNG": 76, "BY_END": 19, "SURVIVED": 5}),
+                                               (False, {"BY_RUNG": 94, "SURVIVED": 6}),
+                                               (False, {"BY_RUNG": 79, "BY_END": 21}),
+                                               (True, {"BY_BUILD": 19, "HARNESS": 1}), (False, {})]
         for good, counts in cases:
             with redirect_stdout(io.StringIO()) as out:
                 self.assertEqual(mutants.summary(4, "arm64", lines(**counts), 3), good, counts)
@@ -254,17 +309,24 @@ class TestRun(unittest.TestCase):
         self.addCleanup(folder.cleanup)
         self.folder = Path(folder.name)
         found = [*some(30), *some(30, kind="order")]
-        patches: dict[str, Any] = {"FOLDER": self.folder, "of_files": lambda *_: found, "made_of": lambda *_: "a", "equivalents": lambda *_: {found[0].id}}
+        patches: dict[str, Any] = {
+            "FOLDER": self.folder, "of_files": lambda *_: found, "made_of": lambda *_: "a",
+            "equivalents": lambda *_: {found[0].id}
+        }
         self.fresh = mock.Mock()
-        for patch in (mock.patch.multiple(mutants, **patches), mock.patch.multiple(wrong, prepare=mock.DEFAULT, fresh=self.fresh)):
+        for patch in (mock.patch.multiple(mutants, **patches),
+                      mock.patch.multiple(wrong, prepare=mock.DEFAULT, fresh=self.fresh)):
             patch.start()
             self.addCleanup(patch.stop)
 
-    def run_cell(self, count: int, jobs: int = 1, result: str = mutants.BY_RUNG, names: list[str] | None = None) -> list[dict[str, Any]]:
+    def run_cell(self, count: int, jobs: int = 1, result: str = mutants.BY_RUNG,
+                 names: list[str] | None = None) -> list[dict[str, Any]]:
         options = argparse.Namespace(count=count, seed="5", names=names or [], jobs=jobs)
         line = {"result": result, "message": "", "code": ""}
         dropped = {"result": mutants.SAME, "message": "", "code": ""}
-        with mock.patch.object(mutants.ScratchTree, "result_of", lambda _, mutant, seed, seen: dropped if int(mutant.old) % 3 == 0 else line), redirect_stdout(io.StringIO()):
+        with mock.patch.object(
+                mutants.ScratchTree, "result_of", lambda _, mutant, seed, seen: dropped
+                if int(mutant.old) % 3 == 0 else line), redirect_stdout(io.StringIO()):
             return mutants.Cell(4, "arm64", options).run()
 
     def test_it_goes_on_where_it_was_ended(self) -> None:
@@ -276,14 +338,17 @@ class TestRun(unittest.TestCase):
         self.assertEqual([line["result"] for line in self.run_cell(9)].count(mutants.SURVIVED), 4)
 
     def test_what_the_harness_failed_at_is_done_again(self) -> None:
-        self.assertEqual({line["result"] for line in self.run_cell(4, result=mutants.HARNESS)}, {mutants.HARNESS})
+        self.assertEqual({line["result"]
+                          for line in self.run_cell(4, result=mutants.HARNESS)}, {mutants.HARNESS})
         self.assertEqual({line["result"] for line in self.run_cell(4)}, {mutants.BY_RUNG})
 
     def test_each_copy_is_made_anew_and_once(self) -> None:
-        """A run that was killed left its mutant in the copy, and the tree may have changed since."""
+        """A run that was killed left its mutant in the copy, and the tree may have changed since.
+        """
         for jobs, count in ((1, 3), (2, 9)):
             self.run_cell(count, jobs)
-            self.assertEqual([call.args[0].name for call in self.fresh.call_args_list], [f"arm64-lab4-{n}" for n in reversed(range(jobs))])
+            self.assertEqual([call.args[0].name for call in self.fresh.call_args_list],
+                             [f"arm64-lab4-{n}" for n in reversed(range(jobs))])
             self.fresh.reset_mock()
         self.run_cell(9)
         self.fresh.assert_not_called()  # all results are in the log
@@ -296,19 +361,26 @@ class TestRun(unittest.TestCase):
     def test_each_is_done_once_and_no_listed_one(self) -> None:
         lines = self.run_cell(100)
         self.assertEqual(len(lines), 40)
-        logged = [json.loads(line)["id"] for line in (self.folder / "arm64-lab4.jsonl").read_text().splitlines()[1:]]
+        logged = [
+            json.loads(line)["id"]
+            for line in (self.folder / "arm64-lab4.jsonl").read_text().splitlines()[1:]
+        ]
         self.assertEqual(len(logged), len(set(logged)))
         self.assertEqual(len(logged), 59)
 
     def test_those_that_are_named_are_done_anew(self) -> None:
         self.run_cell(9, names=["r: 7 =>"])
-        self.assertEqual([line["result"] for line in self.run_cell(9, names=["r: 7 =>"], result=mutants.SURVIVED)], [mutants.SURVIVED, mutants.SURVIVED])
+        self.assertEqual([
+            line["result"] for line in self.run_cell(9, names=["r: 7 =>"], result=mutants.SURVIVED)
+        ], [mutants.SURVIVED, mutants.SURVIVED])
         self.assertEqual({line["kind"] for line in self.run_cell(9, names=["order"])}, {"order"})
 
     def test_a_stale_line_ends_it_with_its_name(self) -> None:
         def stale(_: int, __: str) -> set[str]:
             raise Unusable("labs/4/equivalent: there is no such mutant any more: x")
-        with mock.patch.object(mutants, "equivalents", stale), mock.patch("sys.argv", ["mutants", "--lab", "4"]), redirect_stderr(io.StringIO()) as said:
+
+        with mock.patch.object(mutants, "equivalents", stale), mock.patch(
+                "sys.argv", ["mutants", "--lab", "4"]), redirect_stderr(io.StringIO()) as said:
             self.assertEqual(mutants.main(), 2)
         self.assertIn("no such mutant any more: x", said.getvalue())
 

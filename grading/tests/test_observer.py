@@ -14,7 +14,8 @@ from qemu.isa import ARCHES, ISAS
 from qemu.machine import ROOT
 
 LOGS = ROOT / "build/tests/observer"
-CHANGED, LINK = {"riscv64": "s2", "arm64": "x20"}, {"riscv64": "t0", "arm64": "x30"}  # by the kernels' `change`; of a call of it
+# by the kernels' `change`; of a call of it
+CHANGED, LINK = {"riscv64": "s2", "arm64": "x20"}, {"riscv64": "t0", "arm64": "x30"}
 
 
 def boot(arch: str, *lines: str) -> Run:
@@ -54,35 +55,47 @@ class Registers(Observed):
     def test_those_that_change_between_a_site_and_its_body_are_told(self) -> None:
         self.on_both("registers", "site changed_site", "body changed_site+4")
         for arch in ARCHES:
-            self.assertEqual(self.names(arch, self.at(arch, "changed_site+4", Kind.BODY).v[0]), {CHANGED[arch], LINK[arch]})
+            self.assertEqual(self.names(arch,
+                                        self.at(arch, "changed_site+4", Kind.BODY).v[0]),
+                             {CHANGED[arch], LINK[arch]})
 
     def test_the_mask_of_interrupts_and_who_runs_where_are_registers_too(self) -> None:
         self.on_both("registers", "site unmasked_site", "body unmasked_site+4")
         for arch in ARCHES:
-            self.assertEqual(self.names(arch, self.at(arch, "unmasked_site+4", Kind.BODY).v[0]), {*ISAS[arch].names[32:], LINK[arch]})
+            self.assertEqual(self.names(arch,
+                                        self.at(arch, "unmasked_site+4", Kind.BODY).v[0]),
+                             {*ISAS[arch].names[32:], LINK[arch]})
 
     def test_what_an_exception_changes_and_gives_back_is_not_told(self) -> None:
         """A call that the exception's handler makes is compared at its own level."""
-        self.on_both("registers", "vector vector", "fences", "site trapped_site", "body trapped_site+4", "site inner_site", "body inner_site+4")
+        self.on_both("registers", "vector vector", "fences", "site trapped_site",
+                     "body trapped_site+4", "site inner_site", "body inner_site+4")
         for arch in ARCHES:
-            outer, inner = self.at(arch, "trapped_site+4", Kind.BODY), self.at(arch, "inner_site+4", Kind.BODY)
+            outer, inner = self.at(arch, "trapped_site+4",
+                                   Kind.BODY), self.at(arch, "inner_site+4", Kind.BODY)
             self.assertEqual(self.names(arch, outer.v[0]), {LINK[arch]})
             self.assertEqual(self.names(arch, inner.v[0]), {CHANGED[arch], LINK[arch]})
-            self.assertEqual((outer.context, inner.context), ((outer.thread, 0, 0), (outer.thread, 1, 1)))
+            self.assertEqual((outer.context, inner.context),
+                             ((outer.thread, 0, 0), (outer.thread, 1, 1)))
 
     def test_a_site_with_a_nop_on_the_way_is_no_end_of_the_comparison(self) -> None:
-        self.on_both("registers", "site changed_site", "site quiet_site 1", "body quiet_site+4", "body changed_site+4")
+        self.on_both("registers", "site changed_site", "site quiet_site 1", "body quiet_site+4",
+                     "body changed_site+4")
         for arch in ARCHES:
-            self.assertEqual(self.names(arch, self.at(arch, "changed_site+4", Kind.BODY).v[0]), {CHANGED[arch], LINK[arch]})
+            self.assertEqual(self.names(arch,
+                                        self.at(arch, "changed_site+4", Kind.BODY).v[0]),
+                             {CHANGED[arch], LINK[arch]})
 
     def test_where_a_call_really_comes_home_and_with_what(self) -> None:
         """`patched` returns through a handler, which changes a register."""
-        self.on_both("registers", "exit answer_exit", "home home", "exit patched_exit", "home patched_home")
+        self.on_both("registers", "exit answer_exit", "home home", "exit patched_exit",
+                     "home patched_home")
         for arch in ARCHES:
             symbols = tiny.symbols(arch, "LIVE")
             left, back = self.at(arch, "answer_exit", Kind.EXIT), self.at(arch, "home", Kind.HOME)
             self.assertEqual((left.v[:2], back.v[:2]), ((symbols["home"], 0x2A), (0, 0x2A)))
-            left, back = self.at(arch, "patched_exit", Kind.EXIT), self.at(arch, "patched_home", Kind.HOME)
+            left, back = self.at(arch, "patched_exit",
+                                 Kind.EXIT), self.at(arch, "patched_home", Kind.HOME)
             self.assertEqual((left.v[:2], back.v[1]), ((symbols["handler"], 0x2B), 0x2B))
             self.assertEqual(self.names(arch, back.v[0]), {CHANGED[arch]})
 
@@ -92,7 +105,8 @@ class Registers(Observed):
             symbols, r = tiny.symbols(arch, "LIVE"), self.at(arch, "callback", Kind.CALLBACK)
             below = symbols["records"] + (32 if arch == "riscv64" else 16)
             self.assertEqual(r.v, (1, 2, symbols["words"], 4))
-            self.assertEqual(r.more, (below, 0x1111, 0, 0x2222, 0, 0, 0, 0, 0x55, 0x66, 0x77, 0, 0, 0, 0, 0))
+            self.assertEqual(
+                r.more, (below, 0x1111, 0, 0x2222, 0, 0, 0, 0, 0x55, 0x66, 0x77, 0, 0, 0, 0, 0))
 
     def test_the_end_of_a_function_that_was_entered_behind_its_beginning(self) -> None:
         for begin, behind in (("answer", 0), ("callback", 1)):
@@ -113,14 +127,16 @@ class Registers(Observed):
     def test_a_thread_that_begins_on_the_stack_of_another_is_another(self) -> None:
         self.on_both("registers", "point answer", "point change", "birth patched", "point callback")
         for arch, records in self.of.items():
-            before, after = self.at(arch, "answer", Kind.POINT), self.at(arch, "callback", Kind.POINT)
+            before, after = self.at(arch, "answer",
+                                    Kind.POINT), self.at(arch, "callback", Kind.POINT)
             self.assertEqual({r.thread for r in records if r.seq < after.seq}, {before.thread})
             self.assertNotEqual(after.thread, before.thread)
 
     def test_a_thread_that_begins_inside_of_a_call_is_where_the_call_went(self) -> None:
         self.on_both("registers", "site changed_site", "birth change")
         for arch in ARCHES:
-            self.assertEqual(self.names(arch, self.at(arch, "change", Kind.HOME).v[0]), {LINK[arch]})
+            self.assertEqual(self.names(arch,
+                                        self.at(arch, "change", Kind.HOME).v[0]), {LINK[arch]})
 
     def test_what_was_kept_in_one_recording_is_compared_with_nothing_in_the_next(self) -> None:
         for arch in ARCHES:
@@ -131,27 +147,34 @@ class Registers(Observed):
                         machine.console.command("registers")
                         machine.console.command("registers")
                 sites = [r for r in machine.observer.records() if r.kind == Kind.SITE]
-                self.assertEqual([(r.size, r.v[0] == KEPT_NOTHING) for r in sites], [(1, True), (1, False), (2, True), (2, False)])
+                self.assertEqual([(r.size, r.v[0] == KEPT_NOTHING) for r in sites], [(1, True),
+                                                                                     (1, False),
+                                                                                     (2, True),
+                                                                                     (2, False)])
 
     def test_a_site_that_nobody_follows_is_logged_unless_it_holds_the_nop(self) -> None:
         for line, words in (("site traced_site 0", 2), ("site traced_site 1", 1)):
             for arch in ARCHES:
-                with self.subTest(arch=arch), boot(arch, line) as machine, machine.observer.recording():
+                with self.subTest(arch=arch), boot(arch,
+                                                   line) as machine, machine.observer.recording():
                     machine.console.wait_ready(30)
                     for command in ("now", "enable", "now"):
                         machine.console.command(command)
-                    self.assertEqual(sum(r.kind == Kind.SITE for r in machine.observer.records()), words, line)
+                    self.assertEqual(sum(r.kind == Kind.SITE for r in machine.observer.records()),
+                                     words, line)
 
     def test_a_call_site_is_logged_while_the_harness_records_and_a_point_always(self) -> None:
         for arch in ARCHES:
-            with self.subTest(arch=arch), boot(arch, "site traced_site", "hit traced", "point traced") as machine:
+            with self.subTest(arch=arch), boot(arch, "site traced_site", "hit traced",
+                                               "point traced") as machine:
                 machine.console.wait_ready(30)
                 machine.console.command("now")
                 with machine.observer.recording():
                     machine.console.command("now")
                 machine.console.command("now")
                 kinds = [r.kind for r in machine.observer.records()]
-                self.assertEqual([kinds.count(k) for k in (Kind.SITE, Kind.HIT, Kind.POINT)], [1, 1, 3])
+                self.assertEqual([kinds.count(k) for k in (Kind.SITE, Kind.HIT, Kind.POINT)],
+                                 [1, 1, 3])
 
 
 class KernelText(Observed):
@@ -169,9 +192,10 @@ class KernelText(Observed):
                 for command in ("now", "enable", "now"):
                     machine.console.command(command)
                 call = machine.memory(tiny.symbols(arch, "LIVE")["traced_site"], 4)
-                found.append([r for r in machine.observer.records() if r.kind in (Kind.WORD, Kind.FOREIGN)])
-            self.assertEqual([(r.addr, r.word) for r in found[-1]],
-                             [(tiny.symbols(arch, "LIVE")["traced_site"], int.from_bytes(call, "little"))])
+                found.append(
+                    [r for r in machine.observer.records() if r.kind in (Kind.WORD, Kind.FOREIGN)])
+            self.assertEqual([(r.addr, r.word) for r in found[-1]], [(tiny.symbols(
+                arch, "LIVE")["traced_site"], int.from_bytes(call, "little"))])
         return found
 
     def test_a_word_that_may_change_is_told_as_one(self) -> None:
@@ -195,7 +219,8 @@ class KernelText(Observed):
             s, image = tiny.symbols(arch, "LIVE"), tiny.build(arch, "LIVE").read_bytes()
             at = s["traced_site"] + 4 - s["_start"]
             right, other = image[at:at + 4], bytes(4)
-            for modules, foreign in (([right], False), ([other], True), ([other, right], False), ([other, other], True), ([right + other, other], False)):
+            for modules, foreign in (([right], False), ([other], True), ([other, right], False),
+                                     ([other, other], True), ([right + other, other], False)):
                 config = tiny.config(arch, "LIVE")
                 for text in modules:
                     config.add("module", s["copied"], s["copied"] + len(text), len(config.image))
@@ -203,7 +228,10 @@ class KernelText(Observed):
                 with Run(tiny.machine(arch, "LIVE"), LOGS / f"{arch}.log", config) as machine:
                     machine.console.wait_ready(30)
                     machine.console.command("copy")
-                    self.assertEqual(s["copied"] in [r.addr for r in machine.observer.records() if r.kind == Kind.FOREIGN], foreign, (arch, modules))
+                    self.assertEqual(
+                        s["copied"]
+                        in [r.addr for r in machine.observer.records() if r.kind == Kind.FOREIGN],
+                        foreign, (arch, modules))
 
     def test_memory_of_the_firmware_s_is_foreign_to_a_kernel(self) -> None:
         at = tiny.symbols("riscv64", "LIVE")["_etext"]
@@ -215,20 +243,27 @@ class KernelText(Observed):
         self.on_both("item", "point answer", "fences")
         for arch, records in self.of.items():
             symbols = tiny.symbols(arch, "LIVE")
-            self.assertEqual([r.addr for r in records if r.kind == Kind.POINT], 2 * [symbols["answer"]])
-            self.assertEqual({r.addr - 0x40000000 for r in records if r.kind == Kind.FOREIGN} & {symbols["answer"], symbols["change"]}, {symbols["answer"]})
+            self.assertEqual([r.addr for r in records if r.kind == Kind.POINT],
+                             2 * [symbols["answer"]])
+            self.assertEqual({r.addr - 0x40000000
+                              for r in records if r.kind == Kind.FOREIGN}
+                             & {symbols["answer"], symbols["change"]}, {symbols["answer"]})
 
     def test_what_the_page_tables_are_set_to(self) -> None:
         for arch, records in zip(ARCHES, self.on_both("item", "fences")):
-            table, values = tiny.symbols(arch, "LIVE")["table"], [r.v[0] for r in records if r.kind == Kind.SETTING]
-            self.assertEqual(values[:3], [8 << 60 | table >> 12, 0] if arch == "riscv64" else [table, 0xFF, 0x803519])
+            table, values = tiny.symbols(
+                arch, "LIVE")["table"], [r.v[0] for r in records if r.kind == Kind.SETTING]
+            self.assertEqual(values[:3],
+                             [8 << 60
+                              | table >> 12, 0] if arch == "riscv64" else [table, 0xFF, 0x803519])
             self.assertEqual(len(values), 2 if arch == "riscv64" else 5)
 
     def test_a_cache_operation_with_its_address(self) -> None:
         self.on_both("enable", "fences")
         site = tiny.symbols("arm64", "LIVE")["traced_site"]
         fences = [(r.word & ~31, r.v[0]) for r in self.of["arm64"] if r.kind == Kind.FENCE]
-        self.assertEqual([v for word, v in fences if word in (0xD50B7B20, 0xD50B7520)], [site, site])
+        self.assertEqual([v for word, v in fences if word in (0xD50B7B20, 0xD50B7520)],
+                         [site, site])
         self.assertEqual(len(fences), 5)
         self.assertEqual([r.word for r in self.of["riscv64"] if r.kind == Kind.FENCE], [0x0000100F])
 
@@ -249,7 +284,8 @@ class KernelText(Observed):
             [store] = [r for r in records if r.kind == Kind.STORE]
             arch = "arm64" if records is self.of["arm64"] else "riscv64"
             symbols = tiny.symbols(arch, "LIVE")
-            self.assertEqual((store.v[0], store.size), (symbols["traced_site"] - symbols["_start"], 4))
+            self.assertEqual((store.v[0], store.size),
+                             (symbols["traced_site"] - symbols["_start"], 4))
             call = tiny.build(arch, "LIVE").read_bytes()[symbols["call"] - symbols["_start"]:][:4]
             self.assertEqual(store.v[1] & 0xFFFFFFFF, int.from_bytes(call, "little"))
 
@@ -270,10 +306,13 @@ class Log(unittest.TestCase):
         self.assertEqual((r.seq, r.more), (0, (*range(8), *range(8))))
 
     def test_an_unfinished_record_is_left_out_with_its_words(self) -> None:
-        self.assertEqual(self.addresses(slot(Kind.HIT, addr=1), slot(0, 1, 2), WORDS, slot(Kind.HIT, addr=3)), [1, 3])
+        self.assertEqual(
+            self.addresses(slot(Kind.HIT, addr=1), slot(0, 1, 2), WORDS, slot(Kind.HIT, addr=3)),
+            [1, 3])
 
     def test_while_the_machine_runs_records_end_before_an_unfinished_one(self) -> None:
-        """A CPU of a busy host may be stopped between its reservation of a record and the record's end."""
+        """A CPU of a busy host may be stopped between its reservation of a record and the record's
+        end."""
         slots = slot(Kind.BODY, 1, 1) + WORDS + slot(0, 0, 2) + slot(Kind.HIT, addr=3)
         [before] = decoded(slots, 10, running=True)
         self.assertEqual((before.addr, before.seq, before.after), (1, 10, 12))
@@ -281,7 +320,8 @@ class Log(unittest.TestCase):
     def test_a_record_that_was_cut_off_is_left_out(self) -> None:
         whole = [slot(Kind.HIT, addr=1), slot(Kind.BODY, 1, 2), WORDS]
         for cut, addresses in ((1, [1]), (64, [1]), (65, [1]), (129, [])):
-            self.assertEqual(self.addresses(b"".join(whole)[:-cut]), addresses, f"{cut} bytes are missing")
+            self.assertEqual(self.addresses(b"".join(whole)[:-cut]), addresses,
+                             f"{cut} bytes are missing")
 
     def test_garbage_is_an_error_of_the_harness(self) -> None:
         for bad in (slot(len(Kind) + 1), slot(255), slot(Kind.HIT, observer.MOST + 1)):
@@ -304,7 +344,8 @@ class Log(unittest.TestCase):
                 self.assertEqual(list(saved(LOGS / f"{arch}.observer/observer.log")), whole)
 
     def test_one_that_is_full_is_counted_on_and_read_to_its_end(self) -> None:
-        """The log ends with one free slot after records of two slots: the next record does not fit."""
+        """The log ends with one free slot after records of two slots: the next record does not fit.
+        """
         for arch in ARCHES:
             full = boot(arch, "arguments print+4")
             assert full.config

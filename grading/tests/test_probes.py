@@ -1,4 +1,5 @@
-"""The checks of lab 8, with records made by hand: traps in slots, hits within hits, returns, live patches, and schedules of all of these."""
+"""The checks of lab 8, with records made by hand: traps in slots, hits within hits, returns, live
+patches, and schedules of all of these."""
 
 from __future__ import annotations
 
@@ -21,25 +22,34 @@ from grading.truth.truth import Call
 from qemu.machine import ARCHES
 
 TEXT, SIZE = 0x10000, 0x40
-NAMES = (*probes.CALLED, CALLED, BEFORE, AFTER, SAID, "probe_steps", "probe_trapped", "probe_inner", "caller", "klp_enable_patch", "klp_disable_patch", "register_kprobe",
-         "unregister_kprobe", "return_to_handler", probes.FREES)
+NAMES = (*probes.CALLED, CALLED, BEFORE, AFTER, SAID, "probe_steps", "probe_trapped", "probe_inner",
+         "caller", "klp_enable_patch", "klp_disable_patch", "register_kprobe", "unregister_kprobe",
+         "return_to_handler", probes.FREES)
 AT = {name: TEXT + SIZE * n for n, name in enumerate(NAMES)}
 SLOTS = TEXT + SIZE * len(NAMES)
 checks = rubric.checks_of(8)
 
 
 class ProbeKernel(HandMade):
-    """Each function has 16 words: a call site at the second, a return at the last; all others are different."""
+    """Each function has 16 words: a call site at the second, a return at the last; all others are
+    different."""
 
     def __init__(self, arch: str) -> None:
         super().__init__(arch, "entry")
-        self.functions = [Function(name, at, at + SIZE) for name, at in AT.items()] + [Function("kprobe_slots", SLOTS, SLOTS + 8 * probes.SLOTS)]
+        self.functions = [Function(name, at, at + SIZE) for name, at in AT.items()
+                          ] + [Function("kprobe_slots", SLOTS, SLOTS + 8 * probes.SLOTS)]
         self._starts = [f.start for f in self.functions]
         self._sizes = {f.name: f.end - f.start for f in self.functions}
-        self.symbols = {f.name: f.start for f in self.functions} | {
-            "_text": TEXT, "_etext": self.functions[-1].end, "probe_trapped_first": AT["probe_trapped"] + 8, "probe_inner_first": AT["probe_inner"] + 8,
-            probes.STEPS[0]: AT["probe_steps"] + 8, probes.STEPS[1]: AT["probe_steps"] + SIZE}
-        text = bytearray(b"".join(self._plain(n) for n in range((self.functions[-1].end - TEXT) // 4)))
+        self.symbols = {f.name: f.start
+                        for f in self.functions} | {
+                            "_text": TEXT, "_etext": self.functions[-1].end,
+                            "probe_trapped_first": AT["probe_trapped"] + 8,
+                            "probe_inner_first": AT["probe_inner"] + 8,
+                            probes.STEPS[0]: AT["probe_steps"] + 8,
+                            probes.STEPS[1]: AT["probe_steps"] + SIZE
+                        }
+        text = bytearray(b"".join(
+            self._plain(n) for n in range((self.functions[-1].end - TEXT) // 4)))
         for at in AT.values():
             text[at + SIZE - 4 - TEXT:at + SIZE - TEXT] = ISAS[arch].ret.to_bytes(4, "little")
         self.loaded = [(TEXT, bytes(text))]
@@ -47,7 +57,8 @@ class ProbeKernel(HandMade):
 
     def _plain(self, n: int) -> bytes:
         """An addition of a number, or a move of one."""
-        return (0x13 | n % 2048 << 20 if self.arch == "riscv64" else 0xD2800000 | n << 5).to_bytes(4, "little")
+        return (0x13 | n % 2048 << 20 if self.arch == "riscv64" else 0xD2800000
+                | n << 5).to_bytes(4, "little")
 
 
 class HandMadeBoot(unittest.TestCase):
@@ -58,7 +69,8 @@ class HandMadeBoot(unittest.TestCase):
 
     def hit(self, addr: int, *v: int, word: int = 0, vcpu: int = 0, thread: int = 7) -> int:
         a, b, c, d = (*v, 0, 0, 0, 0)[:4]
-        self.log.append(Record(len(self.log), Kind.HIT, vcpu, 0, 0, 0, word, thread, addr, 0, (a, b, c, d), ()))
+        self.log.append(
+            Record(len(self.log), Kind.HIT, vcpu, 0, 0, 0, word, thread, addr, 0, (a, b, c, d), ()))
         return len(self.log) - 1
 
     def said(self, *v: int) -> int:
@@ -81,8 +93,10 @@ class HandMadeBoot(unittest.TestCase):
 
 
 class Traps(HandMadeBoot):
-    def call(self, trap: int, true: int, result: int = 0x5A5A1234, ran: tuple[int, int] = (1, 0), inner: int = 1, wrong: bool = False) -> None:
-        """A call of probe_trapped with a trap in a slot, whose handler finds `true`, as an offset from the probed instruction."""
+    def call(self, trap: int, true: int, result: int = 0x5A5A1234, ran: tuple[int, int] = (1, 0),
+             inner: int = 1, wrong: bool = False) -> None:
+        """A call of probe_trapped with a trap in a slot, whose handler finds `true`, as an offset
+        from the probed instruction."""
         second = trap == probes.SECOND_WORD
         at = AT["probe_trapped"] + (8 if second else 12)
         for name, times in zip((BEFORE, AFTER), ran):
@@ -97,13 +111,16 @@ class Traps(HandMadeBoot):
         self.said(probes.TRAPPED, trap, result)
 
     def judged(self) -> Finding | None:
-        found: list[Finding | None] = [checks.traps(self.evidence(arch, "traps")) for arch in ARCHES]
+        found: list[Finding
+                    | None] = [checks.traps(self.evidence(arch, "traps")) for arch in ARCHES]
         self.log = []
-        self.assertEqual(*((f and (f.why.split("; ", 1)[1], f.mistake)) for f in found))  # the same on both, but for the instruction
+        # the same on both, but for the instruction
+        self.assertEqual(*((f and (f.why.split("; ", 1)[1], f.mistake)) for f in found))
         return found[0]
 
     def test_the_handler_finds_the_original_pc(self) -> None:
-        for trap, true in ((probes.SECOND_WORD, 4), (probes.FIRST_WORD, 0), (probes.FAULT, 0), (probes.NO_TRAP, 0)):
+        for trap, true in ((probes.SECOND_WORD, 4), (probes.FIRST_WORD, 0), (probes.FAULT, 0),
+                           (probes.NO_TRAP, 0)):
             self.call(trap, true)
         self.assertEqual(len(checks._in_slots(self.evidence("arm64", "traps"), self.log)), 3)
         self.right(self.judged())
@@ -115,19 +132,23 @@ class Traps(HandMadeBoot):
             self.wrong("and found kprobe_slots+0x1", self.judged(), "pc-of-the-slot")
 
     def test_the_instruction_is_executed_after_the_trap(self) -> None:
-        for trap, mistake in ((probes.FIRST_WORD, ""), (probes.FAULT, "fault-taken-for-a-breakpoint")):
+        for trap, mistake in ((probes.FIRST_WORD, ""), (probes.FAULT,
+                                                        "fault-taken-for-a-breakpoint")):
             self.call(trap, 0, result=8)
             self.wrong("must return 0x5a5a1234; it returned 0x8", self.judged(), mistake)
 
     def test_the_handlers_run_once(self) -> None:
         for ran in ((0, 0), (2, 0), (1, 1)):
             self.call(probes.FAULT, 0, ran=ran)
-            self.wrong(f"the pre handler ran {ran[0]} times and the post handler {ran[1]} times", self.judged())
+            self.wrong(f"the pre handler ran {ran[0]} times and the post handler {ran[1]} times",
+                       self.judged())
 
     def test_a_handler_is_told_whether_interrupts_were_masked(self) -> None:
-        for trap, was, true in ((probes.SECOND_WORD, "masked", 4), (probes.FIRST_WORD, "enabled", 0)):
+        for trap, was, true in ((probes.SECOND_WORD, "masked", 4), (probes.FIRST_WORD, "enabled",
+                                                                    0)):
             self.call(trap, true, wrong=True)
-            self.wrong(f"interrupts were {was}, and kprobe_irqs_off() said {was == 'enabled'}", self.judged())
+            self.wrong(f"interrupts were {was}, and kprobe_irqs_off() said {was == 'enabled'}",
+                       self.judged())
 
     def test_a_hit_in_the_fault_s_handler_is_no_hit_within_a_hit(self) -> None:
         for trap, ran in ((probes.FAULT, (1, 0)), (probes.PLAIN_FAULT, (0, 0))):
@@ -148,8 +169,12 @@ class Insns(HandMadeBoot):
     def test_of_a_breakpoint_what_is_under_it_and_of_a_site_what_is_there(self) -> None:
         for arch in ARCHES:
             kernel, at, site = ProbeKernel(arch), AT["probe_steps"] + 8, AT["probe_steps"] + 4
-            under, call = kernel.word(at), kernel.isa.call(site, AT["caller"], {"riscv64": 5, "arm64": 30}[arch])
-            for asked, there, told, right in ((at, ISAS[arch].brk, under, True), (at, ISAS[arch].brk, ISAS[arch].brk, False), (site, call, call, True), (site, call, kernel.isa.nop, False)):
+            under, call = kernel.word(at), kernel.isa.call(site, AT["caller"],
+                                                           {"riscv64": 5, "arm64": 30}[arch])
+            for asked, there, told, right in ((at, ISAS[arch].brk, under,
+                                               True), (at, ISAS[arch].brk, ISAS[arch].brk, False),
+                                              (site, call, call, True), (site, call, kernel.isa.nop,
+                                                                         False)):
                 self.log = []
                 self.said(probes.INSN, asked, told | there << 32)
                 found = checks.insns(self.evidence(arch, "steps"))
@@ -157,10 +182,14 @@ class Insns(HandMadeBoot):
 
 
 class Nested(HandMadeBoot):
-    def way(self, number: int, arch: str, ran: tuple[int, int] = (2, 2), missed: tuple[int, ...] = (0, 1), copies: int = 3, breaks: int = 3) -> None:
+    def way(self, number: int, arch: str, ran: tuple[int, int] = (2, 2),
+            missed: tuple[int, ...] = (0, 1), copies: int = 3, breaks: int = 3) -> None:
         at = AT["probe_inner"] + 8
         self.said(probes.NESTED, number)
-        for addr, times, value, word in ((at, breaks, 0, ISAS[arch].brk), (AT[BEFORE], ran[0], 1, 0), (SLOTS, copies, 0, ProbeKernel(arch).word(at)), (AT[AFTER], ran[1], 1, 0)):
+        for addr, times, value, word in ((at, breaks, 0, ISAS[arch].brk),
+                                         (AT[BEFORE], ran[0], 1, 0), (SLOTS, copies, 0,
+                                                                      ProbeKernel(arch).word(at)),
+                                         (AT[AFTER], ran[1], 1, 0)):
             for _ in range(times):
                 self.hit(addr, value, word=word)
         for count in missed:
@@ -170,15 +199,24 @@ class Nested(HandMadeBoot):
         for arch in ARCHES:
             ways = [(0, (0, 1)), (1, (0, 1)), (2, (1,)), (3, (0, 1))]
             tries: list[tuple[int, dict[str, Any], str, str]] = [
-                (-1, {}, "", ""), (0, {"ran": (3, 3)}, "the handler of another probe", "handlers-nest"),
-                (1, {"missed": (0, 0)}, "at a function's entry", "missed-not-counted"), (1, {"missed": (1, 1)}, "of the other probe it is 1", ""),
-                (2, {"ran": (3, 3)}, "a tracer's callback", "handlers-nest"), (2, {"ran": (1, 1)}, "does not count as a hit within a hit", ""),
-                (3, {"ran": (3, 0)}, "the post handler of another probe", "handlers-nest"), (3, {"ran": (2, 2)}, "its post handler 2 times", ""),
-                (2, {"copies": 2}, "its instruction was executed 2 times", ""), (2, {"breaks": 1}, "its breakpoint was executed 1 times", "")]
+                (-1, {}, "", ""),
+                (0, {"ran": (3, 3)}, "the handler of another probe", "handlers-nest"),
+                (1, {"missed": (0, 0)}, "at a function's entry", "missed-not-counted"),
+                (1, {"missed": (1, 1)}, "of the other probe it is 1", ""),
+                (2, {"ran": (3, 3)}, "a tracer's callback", "handlers-nest"),
+                (2, {"ran": (1, 1)}, "does not count as a hit within a hit", ""),
+                (3, {"ran": (3, 0)}, "the post handler of another probe", "handlers-nest"),
+                (3, {"ran": (2, 2)}, "its post handler 2 times", ""),
+                (2, {"copies": 2}, "its instruction was executed 2 times", ""),
+                (2, {"breaks": 1}, "its breakpoint was executed 1 times", "")
+            ]
             for bad, options, words, mistake in tries:
                 self.log = []
                 for number, missed in ways:
-                    given: dict[str, Any] = {"missed": missed, "ran": (2, 2 * (number != 3)), **(options if number == bad else {})}
+                    given: dict[str, Any] = {
+                        "missed": missed, "ran": (2, 2 * (number != 3)),
+                        **(options if number == bad else {})
+                    }
                     self.way(number, arch, **given)
                 found = checks.nested(self.evidence(arch, "nested"))
                 self.wrong(words, found, mistake) if words else self.right(found)
@@ -188,7 +226,8 @@ class KretprobeReturns(HandMadeBoot):
     PART = checks.Part("probe_value was called", "probe_value", [7, 10], [0])
 
     def judged(self, *log: tuple[str, int]) -> Finding | None:
-        """`log`: "exit" with the value in the first argument register, or "handler" with the value that it found."""
+        """`log`: "exit" with the value in the first argument register, or "handler" with the value
+        that it found."""
         self.log = []
         for what, value in log:
             if what == "exit":
@@ -197,15 +236,25 @@ class KretprobeReturns(HandMadeBoot):
                 self.said(probes.RETURN, AT["caller"] + 8, value)
         self.said(probes.KRETPROBE, 0, 0)
         e = self.evidence("arm64", "returns")
-        e.truth.calls = [Call(0, 0, 7, 0, Site(AT["probe_value"] + 4, Function("probe_value", AT["probe_value"], AT["probe_value"] + SIZE), 0, 0), 1, parent=AT["caller"] + 8)]
+        e.truth.calls = [
+            Call(
+                0, 0, 7, 0,
+                Site(AT["probe_value"] + 4,
+                     Function("probe_value", AT["probe_value"], AT["probe_value"] + SIZE), 0, 0), 1,
+                parent=AT["caller"] + 8)
+        ]
         mine = [r for r in self.log[:-1] if r.addr == AT[SAID]]
         found: Finding | None = checks._part_wrong(e, self.PART, mine, self.log[-1:])
         return found
 
     def test_the_handler_runs_after_the_function_and_finds_its_value(self) -> None:
         self.right(self.judged(("exit", 7), ("handler", 7), ("exit", 10), ("handler", 10)))
-        self.wrong("the last function that had returned then is none", self.judged(("handler", 7), ("exit", 7), ("handler", 10), ("exit", 10)))
-        self.wrong("found the value 0xa, and the last function that had returned then is probe_value, with 0x7", self.judged(("exit", 7), ("handler", 7), ("handler", 10), ("exit", 10)))
+        self.wrong("the last function that had returned then is none",
+                   self.judged(("handler", 7), ("exit", 7), ("handler", 10), ("exit", 10)))
+        self.wrong(
+            "found the value 0xa, and the last function that had returned then is probe_value, "
+            "with 0x7",
+            self.judged(("exit", 7), ("handler", 7), ("handler", 10), ("exit", 10)))
         self.wrong("found the value 0x8", self.judged(("exit", 7), ("handler", 8)))
         self.wrong("must find the values 0x7, 0xa", self.judged(("exit", 7), ("handler", 7)))
 
@@ -219,12 +268,16 @@ class Instances(HandMadeBoot):
         return found
 
     def test_each_has_its_kretprobe_and_its_data(self) -> None:
-        plain, two, data = checks.Part("it", "f", [], [0]), checks.Part("it", "f", [], [0, 0]), checks.Part("it", "f", [], [0], [3, 4])
+        plain, two, data = checks.Part("it", "f", [],
+                                       [0]), checks.Part("it", "f", [], [0, 0]), checks.Part(
+                                           "it", "f", [], [0], [3, 4])
         self.right(self.judged(plain, (0x10, 0), (0x10, 9), (0x10, 0)))
         self.right(self.judged(two, (0x10, 0), (0x20, 0), (0x20, 0), (0x10, 0)))
         self.right(self.judged(data, (0x10, 3), (0x10, 4), (0x10, 0)))
-        self.wrong("the handler found 0x20 in ri->rp", self.judged(plain, (0x10, 0), (0x20, 0), (0x10, 0)))
-        self.wrong("must find 3, 4 there, and found 3, 3", self.judged(data, (0x10, 3), (0x10, 3), (0x10, 0)))
+        self.wrong("the handler found 0x20 in ri->rp",
+                   self.judged(plain, (0x10, 0), (0x20, 0), (0x10, 0)))
+        self.wrong("must find 3, 4 there, and found 3, 3",
+                   self.judged(data, (0x10, 3), (0x10, 3), (0x10, 0)))
 
 
 class Slots(HandMadeBoot):
@@ -232,7 +285,10 @@ class Slots(HandMadeBoot):
 
     def stored(self, arch: str, *words: tuple[int, int]) -> Finding | None:
         e = self.evidence(arch, "steps")
-        e.truth.stores = [Record(n, Kind.STORE, 0, 0, 0, 4, 0, 7, 0, 0, (SLOTS + 4 * at - TEXT, word, 0, 0), ()) for n, (at, word) in enumerate(words)]
+        e.truth.stores = [
+            Record(n, Kind.STORE, 0, 0, 0, 4, 0, 7, 0, 0, (SLOTS + 4 * at - TEXT, word, 0, 0), ())
+            for n, (at, word) in enumerate(words)
+        ]
         found: Finding | None = checks.slot_first(e)
         return found
 
@@ -240,9 +296,12 @@ class Slots(HandMadeBoot):
         for arch in ARCHES:
             ebreak, copy = ISAS[arch].brk, 0x1234567
             self.right(self.stored(arch, (0, copy), (1, ebreak)))  # a new slot
-            self.right(self.stored(arch, (0, copy), (1, 5), (0, copy), (1, ebreak)))  # a post handler comes
-            self.right(self.stored(arch, (0, copy), (1, ebreak), (2, ebreak), (3, 5)))  # of another slot
-            self.wrong("both words of the slot kprobe_slots were right already", self.stored(arch, (0, copy), (1, 5), (0, copy), (1, 5)))
+            # a post handler comes
+            self.right(self.stored(arch, (0, copy), (1, 5), (0, copy), (1, ebreak)))
+            # of another slot
+            self.right(self.stored(arch, (0, copy), (1, ebreak), (2, ebreak), (3, 5)))
+            self.wrong("both words of the slot kprobe_slots were right already",
+                       self.stored(arch, (0, copy), (1, 5), (0, copy), (1, 5)))
 
     def given_back(self, *log: str) -> Finding | None:
         e = self.evidence("arm64", "steps")
@@ -250,16 +309,19 @@ class Slots(HandMadeBoot):
         e.kernel._sizes["kprobe_buckets"] = 512
         for n, what in enumerate(log):
             if what == "back":
-                e.truth.writes.append(Record(n, Kind.WRITE, 0, 0, 0, 8, 0, 7, 0, 0, (0x4000, 0, 0, 0), ()))
+                e.truth.writes.append(
+                    Record(n, Kind.WRITE, 0, 0, 0, 8, 0, 7, 0, 0, (0x4000, 0, 0, 0), ()))
             else:
-                e.truth.hits[what].append(Record(n, Kind.HIT, 0, 0, 0, 0, 0, 7, 0, 0, (0, 0, 0, 0), ()))
+                e.truth.hits[what].append(
+                    Record(n, Kind.HIT, 0, 0, 0, 0, 0, 7, 0, 0, (0, 0, 0, 0), ()))
         found: Finding | None = checks.slot_kept(e)
         return found
 
     def test_a_slot_is_given_back_after_a_grace_period(self) -> None:
         grace = "synchronize_sched"
         self.right(self.given_back(grace, "back", "kfree", grace, "back", "kfree"))
-        self.wrong("no grace period had passed", self.given_back("back", "kfree"), "slot-freed-at-once")
+        self.wrong("no grace period had passed", self.given_back("back", "kfree"),
+                   "slot-freed-at-once")
 
     def freed(self, unused: bool, words: str) -> Finding | None:
         """What kprobe_wait_and_free does, from its beginning to `end`."""
@@ -273,7 +335,8 @@ class Slots(HandMadeBoot):
             if word == "unlink":
                 e.truth.writes.append(here._replace(kind=Kind.WRITE, v=(0x8008, 0, 0, 0)))
             else:
-                (self.log if word == "end" else e.truth.hits[{"grace": "synchronize_sched"}.get(word, word)]).append(here)
+                (self.log if word == "end" else e.truth.hits[{"grace": "synchronize_sched"}.get(
+                    word, word)]).append(here)
         found: Finding | None = checks.freed_in_time(e)
         return found
 
@@ -281,16 +344,21 @@ class Slots(HandMadeBoot):
         self.right(self.freed(False, "grace end"))
         self.right(self.freed(True, "unlink grace kfree end"))
         self.right(self.freed(True, "unlink grace end kfree"))  # a tail call
-        self.wrong("for a point that has another probe, and no grace period had passed", self.freed(False, "end grace"))
-        self.wrong("for a point that has no probe left, and no grace period had passed", self.freed(True, "unlink kfree end"))
+        self.wrong("for a point that has another probe, and no grace period had passed",
+                   self.freed(False, "end grace"))
+        self.wrong("for a point that has no probe left, and no grace period had passed",
+                   self.freed(True, "unlink kfree end"))
         for words in ("grace unlink kfree end", "unlink kfree grace end"):
-            self.wrong("must be unlinked, then a grace period must pass, then it is freed", self.freed(True, words))
+            self.wrong("must be unlinked, then a grace period must pass, then it is freed",
+                       self.freed(True, words))
         self.wrong("its memory was not freed", self.freed(True, "unlink grace end"))
 
 
 class InProgress(HandMadeBoot):
     def test_a_call_ends_where_it_began(self) -> None:
-        for results, words in (((11, 12), ""), ((12, 12), "in the old function while its patch was enabled"), ((11, 11), "in the new function while its patch was disabled")):
+        for results, words in (((11, 12), ""), ((12, 12),
+                                                "in the old function while its patch was enabled"),
+                               ((11, 11), "in the new function while its patch was disabled")):
             self.log = []
             for change, result in enumerate(results):
                 self.said(probes.LONG, change, result)
@@ -298,7 +366,8 @@ class InProgress(HandMadeBoot):
             self.wrong(words, found) if words else self.right(found)
 
 
-REGISTER = Change("register", "probe at 0 calls_traced+0x8 post", "register_kprobe", comes=frozenset({0}))
+REGISTER = Change("register", "probe at 0 calls_traced+0x8 post", "register_kprobe",
+                  comes=frozenset({0}))
 UNREGISTER = Change("unregister", "probe off 0", "unregister_kprobe", goes=frozenset({0}))
 ENABLE = Change("patch", "probe patch on", "klp_enable_patch", comes=frozenset({PATCH}))
 DISABLE = Change("unpatch", "probe patch off", "klp_disable_patch", goes=frozenset({PATCH}))
@@ -307,17 +376,27 @@ DISABLE = Change("unpatch", "probe patch off", "klp_disable_patch", goes=frozens
 class Schedules(HandMadeBoot):
     """A log is written as words: what CPU B does, and `ends` for the end of CPU A's change."""
 
-    def judged(self, change: Change, words: str, arch: str = "riscv64") -> tuple[Finding | None, Finding | None]:
+    def judged(self, change: Change, words: str,
+               arch: str = "riscv64") -> tuple[Finding | None, Finding | None]:
         kernel, at, self.log = ProbeKernel(arch), AT[CALLED] + 8, []
         e, calls, breakpoint = self.evidence(arch, "steps"), list[Call](), ISAS[arch].brk
         for word in words.split():
             if word == "call":
-                calls.append(Call(self.hit(0), CALLER, 7, 0, Site(AT[CALLED] + 4, Function(CALLED, AT[CALLED], AT[CALLED] + SIZE), 0, 0), 1))
+                calls.append(
+                    Call(
+                        self.hit(0), CALLER, 7, 0,
+                        Site(AT[CALLED] + 4, Function(CALLED, AT[CALLED], AT[CALLED] + SIZE), 0, 0),
+                        1))
             elif word == "ends":
                 self.hit(AT[change.ends] + SIZE - 4)
             else:
-                addr, value = {"break": (at, breakpoint), "plain": (at, kernel.word(at)), "copy": (SLOTS, kernel.word(at)), "second": (SLOTS + 4, breakpoint), "before": (AT[BEFORE], 0),
-                               "after": (AT[AFTER], 0), "old": (AT[CALLED] + 8, kernel.word(at)), "new": (AT[NEW_TRACED] + 8, 0), "old2": (AT[SECOND] + 8, 0), "new2": (AT[NEW_SECOND] + 8, 0)}[word]
+                addr, value = {
+                    "break": (at, breakpoint), "plain": (at, kernel.word(at)),
+                    "copy": (SLOTS, kernel.word(at)), "second": (SLOTS + 4, breakpoint),
+                    "before": (AT[BEFORE], 0), "after": (AT[AFTER], 0),
+                    "old": (AT[CALLED] + 8, kernel.word(at)), "new": (AT[NEW_TRACED] + 8, 0),
+                    "old2": (AT[SECOND] + 8, 0), "new2": (AT[NEW_SECOND] + 8, 0)
+                }[word]
                 self.hit(addr, word=value, vcpu=CALLER)
         e.truth.hits["step"], e.truth.calls = self.log, calls
         schedule = Schedule(change, "step", "")
@@ -339,25 +418,38 @@ class Schedules(HandMadeBoot):
         self.is_right(REGISTER, f"call plain ends {self.PROBED}")
         self.is_right(REGISTER, f"call break before ends copy second after {self.PROBED}")
         self.is_wrong("was executed 0 times in one call", REGISTER, f"call ends {self.PROBED}")
-        self.is_wrong("was executed 2 times in one call", REGISTER, f"call break before copy plain ends {self.PROBED}")
-        self.is_wrong("was executed 1 times in one call, and the new function 1 times", ENABLE, "call plain ends call new old2 plain")
+        self.is_wrong("was executed 2 times in one call", REGISTER,
+                      f"call break before copy plain ends {self.PROBED}")
+        self.is_wrong("was executed 1 times in one call, and the new function 1 times", ENABLE,
+                      "call plain ends call new old2 plain")
 
     def test_a_probe_that_came_has_its_handlers_called_once(self) -> None:
         self.is_wrong("probe 0 was in effect 0 times", REGISTER, "call plain ends call plain")
-        self.is_wrong("probe 0 was in effect 2 times", REGISTER, f"call plain ends {self.PROBED} before")
-        self.is_wrong("the post handler of probe 0 ran 0 times", REGISTER, "call plain ends call break before copy second")
+        self.is_wrong("probe 0 was in effect 2 times", REGISTER,
+                      f"call plain ends {self.PROBED} before")
+        self.is_wrong("the post handler of probe 0 ran 0 times", REGISTER,
+                      "call plain ends call break before copy second")
 
     def test_a_probe_that_went_has_left_its_handler_and_slot(self) -> None:
         self.is_right(UNREGISTER, f"{self.PROBED} ends call plain")
-        self.is_wrong("probe 0 was in effect for a call that began after unregister_kprobe had returned", UNREGISTER, f"call plain ends {self.PROBED}")
-        self.is_wrong("unregister_kprobe returned while another CPU was still about to execute kprobe_slots", UNREGISTER, "call break before ends copy call plain")
+        self.is_wrong(
+            "probe 0 was in effect for a call that began after unregister_kprobe had returned",
+            UNREGISTER, f"call plain ends {self.PROBED}")
+        self.is_wrong(
+            "unregister_kprobe returned while another CPU was still about to execute kprobe_slots",
+            UNREGISTER, "call break before ends copy call plain")
 
     def test_a_patch_decides_each_call(self) -> None:
         self.is_right(ENABLE, "call old old2 ends call new new2")
         self.is_right(DISABLE, "call new new2 ends call old old2")
-        self.is_wrong("the live patch was in effect 0 times", ENABLE, "call old old2 ends call old old2")
-        self.is_wrong("the live patch was in effect for a call that began after klp_disable_patch", DISABLE, "call new new2 ends call new new2")
-        self.is_wrong("klp_disable_patch returned while another CPU was still about to execute probe_new_traced", DISABLE, "call ends new old2 call old old2")
+        self.is_wrong("the live patch was in effect 0 times", ENABLE,
+                      "call old old2 ends call old old2")
+        self.is_wrong("the live patch was in effect for a call that began after klp_disable_patch",
+                      DISABLE, "call new new2 ends call new new2")
+        self.is_wrong(
+            "klp_disable_patch returned while another CPU was still about to execute "
+            "probe_new_traced",
+            DISABLE, "call ends new old2 call old old2")
 
     def test_what_was_not_seen_is_not_right(self) -> None:
         self.is_wrong("register_kprobe did not return", REGISTER, "call plain")
@@ -365,10 +457,15 @@ class Schedules(HandMadeBoot):
 
     def test_all_functions_of_a_patch_change_at_once(self) -> None:
         for arch in ARCHES:
-            for change, words, right in ((ENABLE, "call old new2 ends", True), (ENABLE, "call new old2 ends", False), (ENABLE, "call old old2 call new old2 ends", False),
-                                         (DISABLE, "call new old2 ends", True), (DISABLE, "call old new2 ends", False), (REGISTER, "call old new2 call new old2 ends", True)):
+            for change, words, right in ((ENABLE, "call old new2 ends",
+                                          True), (ENABLE, "call new old2 ends", False),
+                                         (ENABLE, "call old old2 call new old2 ends",
+                                          False), (DISABLE, "call new old2 ends",
+                                                   True), (DISABLE, "call old new2 ends", False),
+                                         (REGISTER, "call old new2 call new old2 ends", True)):
                 found = self.judged(change, words, arch)[1]
-                self.right(found) if right else self.wrong("all functions of a patch change at once", found, "patch-switched-piecewise")
+                self.right(found) if right else self.wrong(
+                    "all functions of a patch change at once", found, "patch-switched-piecewise")
                 if found:
                     self.assertEqual(found.schedule, f"{change.name}:step")
 

@@ -1,4 +1,5 @@
-"""Lab 2's checks of recordmcount: they find a tool that does not sort, or that accepts a decoy as a call."""
+"""Lab 2's checks of recordmcount: they find a tool that does not sort, or that accepts a decoy as a
+call."""
 
 from __future__ import annotations
 
@@ -21,7 +22,8 @@ class Tool(unittest.TestCase):
         self.addCleanup(folder.cleanup)
         path = Path(folder.name) / "recordmcount"
         path.with_suffix(".c").write_text(source)
-        subprocess.run(["gcc", "-std=gnu11", "-O1", "-static", "-o", path, path.with_suffix(".c")], check=True)
+        subprocess.run(["gcc", "-std=gnu11", "-O1", "-static", "-o", path,
+                        path.with_suffix(".c")], check=True)
         return path
 
 
@@ -32,7 +34,8 @@ class Finds(Tool):
         for seed in range(3):
             made = recordmcount.calls(arch, seed)
             got, _ = recordmcount.table(tool, made.elf(arch), tool.with_suffix(".elf"))
-            answers.append(([made.decoys[a] for a in got if a not in made.sites], [a for a in made.sites if a not in got]))
+            answers.append(([made.decoys[a] for a in got
+                             if a not in made.sites], [a for a in made.sites if a not in got]))
         return answers
 
     def test_the_solution_finds_the_calls_alone(self) -> None:
@@ -41,12 +44,18 @@ class Finds(Tool):
 
     def test_each_bit_that_is_not_looked_at_is_seen(self) -> None:
         source = SOURCE.read_text()
-        for arch, was, now, what in (
-                ("riscv64", "(before & 0xfff) != 0x97 || ", "", "not an auipc ra"), ("riscv64", "(before & 0xfff)", "(before & 0x7f | 0x80)", "not an auipc ra"),
-                ("riscv64", "(word & 0xfffff) != 0x80e7", "(word & 0x7f) != 0x67", "not a jalr ra"),
-                ("riscv64", " || (word & 0xfffff) != 0x80e7", "", "not a jalr ra"),
-                ("riscv64", "== k->mcount", "- k->mcount <= 4", "_mcount+4"),
-                ("arm64", "word >> 26 == 0x25", "(word >> 26 & 31) == 5", "not a bl"), ("arm64", "word >> 26 == 0x25", "1", "not a bl")):
+        for arch, was, now, what in (("riscv64", "(before & 0xfff) != 0x97 || ", "",
+                                      "not an auipc ra"),
+                                     ("riscv64", "(before & 0xfff)", "(before & 0x7f | 0x80)",
+                                      "not an auipc ra"), ("riscv64", "(word & 0xfffff) != 0x80e7",
+                                                           "(word & 0x7f) != 0x67",
+                                                           "not a jalr ra"),
+                                     ("riscv64", " || (word & 0xfffff) != 0x80e7", "",
+                                      "not a jalr ra"), ("riscv64", "== k->mcount",
+                                                         "- k->mcount <= 4", "_mcount+4"),
+                                     ("arm64", "word >> 26 == 0x25", "(word >> 26 & 31) == 5",
+                                      "not a bl"), ("arm64", "word >> 26 == 0x25", "1",
+                                                    "not a bl")):
             self.assertIn(was, source)
             for decoys, missing in self.found(source.replace(was, now), arch):
                 self.assertTrue(decoys and what in " ".join(decoys), now)
@@ -56,7 +65,8 @@ class Finds(Tool):
         source = SOURCE.read_text()
         self.assertIn("a + 4 <= text->sh_addr", source)
         for arch in ARCHES:
-            for decoys, missing in self.found(source.replace("a + 4 <= text->sh_addr", "a + 4 < text->sh_addr"), arch):
+            for decoys, missing in self.found(
+                    source.replace("a + 4 <= text->sh_addr", "a + 4 < text->sh_addr"), arch):
                 self.assertEqual((decoys, len(missing)), ([], 1))
 
 
@@ -66,7 +76,8 @@ class Sorts(Tool):
         for arch in ARCHES:
             for seed in range(3):
                 given = recordmcount.entries(seed)
-                got, _ = recordmcount.table(tool, recordmcount.entry_elf(arch, given), tool.with_suffix(".elf"))
+                got, _ = recordmcount.table(tool, recordmcount.entry_elf(arch, given),
+                                            tool.with_suffix(".elf"))
                 answers.append(got == sorted(at + ISAS[arch].entry_skip for at in given))
         return answers
 
@@ -76,12 +87,14 @@ class Sorts(Tool):
     def test_nothing_else_will_do(self) -> None:
         source = SOURCE.read_text()
         self.assertIn(COMPARES, source)
-        for wrong in ("return 0;", "return x < y ? 1 : -(x > y);", "return a < b ? -1 : a > b;", "return (char)(x - y);"):
+        for wrong in ("return 0;", "return x < y ? 1 : -(x > y);", "return a < b ? -1 : a > b;",
+                      "return (char)(x - y);"):
             self.assertEqual(self.sorts(source.replace(COMPARES, wrong)), [False] * 6, wrong)
 
     def test_a_tool_that_fails_says_why(self) -> None:
         tool = self.tool("int main(void) { return 3; }")
-        _, complaint = recordmcount.table(tool, recordmcount.entry_elf("arm64", [8]), tool.with_suffix(".elf"))
+        _, complaint = recordmcount.table(tool, recordmcount.entry_elf("arm64", [8]),
+                                          tool.with_suffix(".elf"))
         self.assertIn("status 3", complaint)
 
 

@@ -20,15 +20,22 @@ class RoomsOfTheHarness(unittest.TestCase):
             return wrong(Path(folder))
 
     def test_itself_and_earlier_rooms(self) -> None:
-        for line in ("from grading.machine import machine", "from grading.elf.elf import Kernel", "from grading.verdict import Stopped",
-                     "from grading import ROOMS", "import grading.elf.elf", "from qemu.machine import ROOT"):
+        for line in ("from grading.machine import machine", "from grading.elf.elf import Kernel",
+                     "from grading.verdict import Stopped", "from grading import ROOMS",
+                     "import grading.elf.elf", "from qemu.machine import ROOT"):
             self.assertEqual(self.importing(line), [], line)
 
     def test_a_later_room_and_no_room(self) -> None:
-        for line, name in (("from grading.checks.align import align", "checks.align"), ("from grading import evidence", "evidence"),
-                           ("import grading.report.report", "report.report"), ("    from grading.tests import tiny", "tests")):
-            said = f"grading/machine/hold.py imports grading.{name}, which is not in a room before machine/ (grading/__init__.py)"
-            self.assertEqual(self.importing(f"if True:\n{line}" if line[0] == " " else line), [said])
+        for line, name in (("from grading.checks.align import align",
+                            "checks.align"), ("from grading import evidence", "evidence"),
+                           ("import grading.report.report",
+                            "report.report"), ("    from grading.tests import tiny", "tests")):
+            said = (
+                f"grading/machine/hold.py imports grading.{name}, which is not in a room before "
+                f"machine/ (grading/__init__.py)"
+            )
+            self.assertEqual(self.importing(f"if True:\n{line}" if line[0] == " " else line),
+                             [said])
 
     def test_the_harness_s_own_rooms(self) -> None:
         self.assertLess(ROOMS.index("session"), ROOMS.index("checks"), "a session judges nothing")

@@ -16,8 +16,8 @@ SECONDS = 600  # a limit only against hanging
 def start(arch: str, *options: str) -> pexpect.spawn:
     image = ROOT / f"build/{arch}/{FINISHED}/Image"
     words = [str(ROOT / "qemu/run.py"), "--arch", arch, "--image", str(image), *options]
-    return pexpect.spawn(sys.executable, words, timeout=SECONDS, encoding="utf-8", codec_errors="replace",
-                         dimensions=(24, 200))
+    return pexpect.spawn(sys.executable, words, timeout=SECONDS, encoding="utf-8",
+                         codec_errors="replace", dimensions=(24, 200))
 
 
 class TerminalRun(unittest.TestCase):
@@ -41,8 +41,11 @@ class TerminalRun(unittest.TestCase):
                 self.assertEqual(self.ends(child), 0)
 
     def test_each_option_reaches_the_machine(self) -> None:
-        """Through U-Boot, at a load address of one's own; an interrupt controller; an exception level."""
-        for arch, *options in (("riscv64", "--boot", "uboot"), ("arm64", "--boot", "uboot", "--load", "0x40800000"), ("arm64", "--gic", "3", "--el", "2")):
+        """Through U-Boot, at a load address of one's own; an interrupt controller; an exception
+        level."""
+        for arch, *options in (("riscv64", "--boot", "uboot"), ("arm64", "--boot", "uboot",
+                                                                "--load", "0x40800000"),
+                               ("arm64", "--gic", "3", "--el", "2")):
             with self.subTest(arch=arch, options=options):
                 child = start(arch, *options)
                 if "uboot" in options:

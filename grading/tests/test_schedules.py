@@ -1,4 +1,5 @@
-"""Which schedules are played, and the checks of their calls, with calls made by hand. labs/4-*/wrong tests real schedules."""
+"""Which schedules are played, and the checks of their calls, with calls made by hand.
+labs/4-*/wrong tests real schedules."""
 
 from __future__ import annotations
 
@@ -20,16 +21,20 @@ from grading.machine.machine import LONGEST, Run
 from grading.seeds import scheduled
 from grading.session.session import BUDGET
 from grading.stimulus import schedules
-from grading.stimulus.schedules import CALLER, CHANGER, EACH_INSNS, EACH_SECONDS, Change, Played, Player, Schedule, ScheduleRun, some
+from grading.stimulus.schedules import (CALLER, CHANGER, EACH_INSNS, EACH_SECONDS, Change, Played,
+                                        Player, Schedule, ScheduleRun, some)
 from grading.tests.test_registers import RecordedCalls, record
 from grading.truth.truth import Call
 from grading.verdict import Stopped
 
 ENDS, ENDED = 0x5000, 50
 OPS = 0x7000
-REGISTER = Change("register", "op 0 see calls_traced", "register_ftrace_function", stays=frozenset({1}), comes=frozenset({0}))
-UNREGISTER = Change("unregister", "op 0 off", "unregister_ftrace_function", stays=frozenset({1}), goes=frozenset({0}))
-FILTER = Change("filter", "echo wl_begin > set_ftrace_filter", "ftrace_filter_commit", goes=frozenset({TRACER}))
+REGISTER = Change("register", "op 0 see calls_traced", "register_ftrace_function",
+                  stays=frozenset({1}), comes=frozenset({0}))
+UNREGISTER = Change("unregister", "op 0 off", "unregister_ftrace_function", stays=frozenset({1}),
+                    goes=frozenset({0}))
+FILTER = Change("filter", "echo wl_begin > set_ftrace_filter", "ftrace_filter_commit",
+                goes=frozenset({TRACER}))
 
 
 def callback(op: int, seq: int) -> Record:
@@ -55,7 +60,9 @@ class Judged(RecordedCalls):
     def played(self, change: Change, *calls: Call, done: bool = True) -> Evidence:
         e = self.evidence("arm64", *calls)
         schedule = Schedule(change, "ftrace_startup+0x98", "op_see")
-        e.played = [Played(change, [schedule] * 10, planned=1, runs=[ScheduleRun(schedule, 0, 100)])]
+        e.played = [
+            Played(change, [schedule] * 10, planned=1, runs=[ScheduleRun(schedule, 0, 100)])
+        ]
         e.truth.hits["step"] = [record(Kind.HIT, ENDS, seq=ENDED)] if done else []
         return e
 
@@ -68,40 +75,54 @@ class Judged(RecordedCalls):
     def test_an_op_that_comes_may_be_called_before_and_must_be_after(self) -> None:
         self.right(REGISTER, self.traced(10, 1), self.traced(60, 0, 1))
         self.right(REGISTER, self.traced(10, 0, 1), self.traced(60, 0, 1))
-        self.wrong("op 0 was called 0 times for one call", REGISTER, self.traced(10, 1), self.traced(60, 1))
+        self.wrong("op 0 was called 0 times for one call", REGISTER, self.traced(10, 1),
+                   self.traced(60, 1))
 
     def test_an_op_that_stays_is_called_once_whenever_it_is(self) -> None:
         for before, after in (((), (0, 1)), ((1,), (0,)), ((0, 1, 1), (0, 1))):
-            self.wrong("op 1 was called", REGISTER, self.traced(10, *before), self.traced(60, *after))
+            self.wrong("op 1 was called", REGISTER, self.traced(10, *before),
+                       self.traced(60, *after))
 
     def test_an_op_that_went_is_called_no_more(self) -> None:
         self.right(UNREGISTER, self.traced(10, 0, 1), self.traced(60, 1))
         self.right(UNREGISTER, self.traced(10, 1), self.traced(60, 1))
-        self.wrong("op 0 was called for a call that began after unregister_ftrace_function had returned", UNREGISTER,
-                   self.traced(10, 1), self.traced(60, 0, 1))
+        self.wrong(
+            "op 0 was called for a call that began after unregister_ftrace_function had returned",
+            UNREGISTER, self.traced(10, 1), self.traced(60, 0, 1))
 
     def test_nobody_returns_while_a_call_of_what_went_is_under_way(self) -> None:
-        self.wrong("unregister_ftrace_function returned while another CPU was still in a call that op 0 traces", UNREGISTER,
-                   self.traced(10, 0, 1, landed=55), self.traced(60, 1))
+        self.wrong(
+            "unregister_ftrace_function returned while another CPU was still in a call that op 0 "
+            "traces",
+            UNREGISTER, self.traced(10, 0, 1, landed=55), self.traced(60, 1))
         self.right(UNREGISTER, self.traced(10, 1, landed=55), self.traced(60, 1))
-        self.wrong("still in a call that the function tracer traces", FILTER, self.traced(10, TRACER, landed=55), self.traced(60))
+        self.wrong("still in a call that the function tracer traces", FILTER,
+                   self.traced(10, TRACER, landed=55), self.traced(60))
 
     def test_an_interrupt_after_the_call_may_end_the_grace_period(self) -> None:
-        """It comes when the tracer has been left, and before the function's first instruction is executed."""
+        """It comes when the tracer has been left, and before the function's first instruction is
+        executed."""
         e = self.played(UNREGISTER, self.traced(10, 0, 1, landed=60), self.traced(80, 1))
-        for pc, vcpu, seq, right in ((0, CALLER, 40, True), (8, CALLER, 40, False), (0, CHANGER, 40, False), (0, CALLER, 55, False)):
-            e.truth.traps = [record(Kind.VECTOR, 0, 0, e.truth.calls[0].site.address + 4 + pc, seq=seq)._replace(vcpu=vcpu)]
+        for pc, vcpu, seq, right in ((0, CALLER, 40, True), (8, CALLER, 40, False),
+                                     (0, CHANGER, 40, False), (0, CALLER, 55, False)):
+            e.truth.traps = [
+                record(Kind.VECTOR, 0, 0, e.truth.calls[0].site.address + 4 + pc,
+                       seq=seq)._replace(vcpu=vcpu)
+            ]
             self.assertEqual(right_under_schedules(e) is None, right, (pc, vcpu, seq))
 
     def test_a_call_has_its_registers_and_comes_to_its_function(self) -> None:
-        self.wrong("did not get the registers", REGISTER, self.traced(10, 1, mask=1 << 3), self.traced(60, 0, 1))
+        self.wrong("did not get the registers", REGISTER, self.traced(10, 1, mask=1 << 3),
+                   self.traced(60, 0, 1))
         lost = self.traced(10, 1)
         lost.landed = None
         self.wrong("did not continue after its call site", REGISTER, lost, self.traced(60, 0, 1))
 
     def test_what_was_not_seen_is_not_right(self) -> None:
-        self.wrong("had returned, and 1 of these calls reached the tracer", REGISTER, self.traced(10, 1))
-        self.wrong("register_ftrace_function did not return", REGISTER, self.traced(10, 1), self.traced(60, 0, 1), done=False)
+        self.wrong("had returned, and 1 of these calls reached the tracer", REGISTER,
+                   self.traced(10, 1))
+        self.wrong("register_ftrace_function did not return", REGISTER, self.traced(10, 1),
+                   self.traced(60, 0, 1), done=False)
         e = self.played(REGISTER, self.traced(10, 1), self.traced(60, 0, 1))
         self.assertIsNone(too_little(e, [PLAYED]))
         for todo, shown in ((9, 1), (10, 0)):
@@ -113,19 +134,29 @@ class Judged(RecordedCalls):
 
 class Chosen(unittest.TestCase):
     def test_every_step_and_every_place_before_the_first_are_played(self) -> None:
-        all_of_them = [Schedule(REGISTER, step, place) for step in ("a", "b", "c", "c#2") for place in ("", "x", "y", "z")]
+        all_of_them = [
+            Schedule(REGISTER, step, place) for step in ("a", "b", "c", "c#2")
+            for place in ("", "x", "y", "z")
+        ]
         for seed in range(20):
             chosen = some(all_of_them, 2, random.Random(seed))
             self.assertEqual([s for s in all_of_them if s in chosen], chosen)
-            self.assertLessEqual({(s.step, s.inside) for s in all_of_them if not s.inside or s.step == "a"}, {(s.step, s.inside) for s in chosen})
+            self.assertLessEqual(
+                {(s.step, s.inside)
+                 for s in all_of_them if not s.inside or s.step == "a"}, {(s.step, s.inside)
+                                                                          for s in chosen})
             self.assertEqual(len(chosen), 4 + 3 + 2)
         self.assertEqual(some(all_of_them, 99, random.Random(1)), all_of_them)
 
     def test_a_second_seed_plays_its_own_only(self) -> None:
-        all_of_them = [Schedule(REGISTER, step, inside) for step in "abc" for inside in ("", "x", "y")]
+        all_of_them = [
+            Schedule(REGISTER, step, inside) for step in "abc" for inside in ("", "x", "y")
+        ]
         for seed in range(20):
             chosen = some(all_of_them, 2, random.Random(seed), again=True)
-            self.assertEqual([s for s in some(all_of_them, 2, random.Random(seed)) if s.inside and s.step != "a"], chosen)
+            self.assertEqual([
+                s for s in some(all_of_them, 2, random.Random(seed)) if s.inside and s.step != "a"
+            ], chosen)
             self.assertEqual(2, len(chosen))
 
     def test_a_second_seed_plays_all_if_the_first_found_something(self) -> None:
@@ -135,19 +166,27 @@ class Chosen(unittest.TestCase):
         with tempfile.TemporaryDirectory() as folder:
             at = Path(folder)
             self.assertFalse(scheduled(at))
-            for text, is_right in ((graded({"1": None, "4": None}, {"0": None}), True), (graded({"1": "wrong"}, {"0": None}), True),
-                                   (graded({"1": None}, {"0": "wrong"}), False), (graded({"1": None}), False), ('{"grades": []}', False), ("{", False)):
+            for text, is_right in ((graded({"1": None, "4": None},
+                                           {"0": None}), True), (graded({"1": "wrong"},
+                                                                        {"0": None}), True),
+                                   (graded({"1": None},
+                                           {"0": "wrong"}), False), (graded({"1": None}), False),
+                                   ('{"grades": []}', False), ("{", False)):
                 (at / "grade.json").write_text(text)
                 self.assertEqual(is_right, scheduled(at), text)
 
     def test_the_end_of_a_change_is_seen_although_its_record_was_unfinished(self) -> None:
-        """A CPU reserved the slot of the last instruction's record, and was stopped by the host before it finished it."""
-        other, end = (struct.pack("<BBBBHHIIQQQQQQ", Kind.HIT, 0, 0, 0, 0, 0, 0, 0, address, 0, 0, 0, 0, 0) for address in (0x4000, ENDS))
+        """A CPU reserved the slot of the last instruction's record, and was stopped by the host
+        before it finished it."""
+        other, end = (struct.pack("<BBBBHHIIQQQQQQ", Kind.HIT, 0, 0, 0, 0, 0, 0, 0, address, 0, 0,
+                                  0, 0, 0) for address in (0x4000, ENDS))
         slots = bytearray(other + end + other)
         slots[len(other)] = 0
         player = mock.Mock()
-        player.kernel.extent.return_value, player.kernel.exits.return_value, player.kernel.jumps_to.return_value = (ENDS, ENDS + 4), [ENDS], 0
-        player.machine.observer.so_far = lambda first: decoded(bytes(slots[first * len(other):]), first, running=True)
+        player.kernel.extent.return_value, player.kernel.exits.return_value, player.kernel.jumps_to.return_value = (
+            ENDS, ENDS + 4), [ENDS], 0
+        player.machine.observer.so_far = lambda first: decoded(bytes(slots[first * len(other):]),
+                                                               first, running=True)
         ended = Player.ended_since(player, REGISTER, 0)
         self.assertFalse(ended())
         slots[len(other)] = Kind.HIT
@@ -156,19 +195,25 @@ class Chosen(unittest.TestCase):
 
     def test_the_limits_grow_with_each_schedule_that_is_played(self) -> None:
         """321 schedules of lab 8 are more than one boot's limits allow."""
-        player = mock.MagicMock(played=[], _dry=lambda change: ([Schedule(change, f"step+{n:#x}", "") for n in range(321)], 1))
+        player = mock.MagicMock(
+            played=[], _dry=lambda change:
+            ([Schedule(change, f"step+{n:#x}", "") for n in range(321)], 1))
         machine = Run(mock.Mock(), Path(), budget=BUDGET)
         player.machine.grant = machine.grant
         with mock.patch.multiple(schedules, interleaved=mock.MagicMock(), _Play=mock.Mock()):
             Player.play(player, REGISTER, 4, random.Random(1), "*")
         self.assertEqual(len(player.played[0].runs), 321)
-        self.assertEqual((machine.budget, machine._longest), (BUDGET + 321 * EACH_INSNS, LONGEST + 321 * EACH_SECONDS))
+        self.assertEqual((machine.budget, machine._longest),
+                         (BUDGET + 321 * EACH_INSNS, LONGEST + 321 * EACH_SECONDS))
 
     def test_a_cpu_that_may_have_a_spinlock_is_not_held(self) -> None:
-        """When A waits for B, it may have been stopped in the scheduler, with a lock of CPU B: then B's call returned only if A went on."""
+        """When A waits for B, it may have been stopped in the scheduler, with a lock of CPU B: then
+        B's call returned only if A went on."""
         held, made = set[int](), list[bool]()
-        cpus = mock.Mock(go=lambda *which: held.difference_update(which), hold=lambda *which: held.update(which), serve=held.add)
-        player = mock.Mock(kernel=mock.Mock(name_at=hex), ended_since=lambda *_: lambda: bool(made), want=lambda _: None, is_made=lambda: bool(made), when_held=None)
+        cpus = mock.Mock(go=lambda *which: held.difference_update(which),
+                         hold=lambda *which: held.update(which), serve=held.add)
+        player = mock.Mock(kernel=mock.Mock(name_at=hex), ended_since=lambda *_: lambda: bool(made),
+                           want=lambda _: None, is_made=lambda: bool(made), when_held=None)
 
         def reach(places: set[int], but: set[int], until: object, insns: int) -> int:
             reached, = {CHANGER, CALLER} - but
@@ -179,23 +224,32 @@ class Chosen(unittest.TestCase):
             made.extend([True] if not held else [])
             return until()
         cpus.reach, cpus.run, cpus.all = reach, run, {CHANGER, CALLER}
-        schedules._Play(player, cpus, ScheduleRun(Schedule(REGISTER, "ftrace_startup+0x98", "op_see"), 0), 1).run()
+        schedules._Play(player, cpus,
+                        ScheduleRun(Schedule(REGISTER, "ftrace_startup+0x98", "op_see"), 0),
+                        1).run()
         self.assertTrue(made)
 
     def test_no_step_is_one_at_which_the_other_cpu_is_stopped(self) -> None:
         """Inside stop_machine() it waits for the change, and makes no call."""
         log = [record(Kind.HIT, address) for address in (0x10, 0x20, 0x11, 0x21, 0x12, ENDS)]
-        player = mock.Mock(_steps={0x10: "before", 0x11: "inside", 0x12: "after"}, _stopping=[0x20, 0x21], _site="site", _places_of_call=set, _log=lambda _: log)
-        player.kernel.extent.return_value, player.kernel.exits.return_value, player.kernel.jumps_to.return_value = (ENDS, ENDS + 4), [ENDS], 0
+        player = mock.Mock(_steps={0x10: "before", 0x11: "inside",
+                                   0x12: "after"}, _stopping=[0x20, 0x21], _site="site",
+                           _places_of_call=set, _log=lambda _: log)
+        player.kernel.extent.return_value, player.kernel.exits.return_value, player.kernel.jumps_to.return_value = (
+            ENDS, ENDS + 4), [ENDS], 0
         todo, _ = Player._dry(player, REGISTER)
         self.assertEqual([s.step for s in todo if not s.inside], ["before", "after"])
         log.pop()
-        with self.assertRaisesRegex(Stopped, "'op 0 see calls_traced': register_ftrace_function did not return on CPU 0"):
+        with self.assertRaisesRegex(
+                Stopped,
+                "'op 0 see calls_traced': register_ftrace_function did not return on CPU 0"):
             Player._dry(player, REGISTER)
 
     def test_a_schedule_has_a_name(self) -> None:
-        self.assertEqual(str(Schedule(REGISTER, "ftrace_startup+0x98", "op_see")), "register:ftrace_startup+0x98:op_see")
-        self.assertEqual(str(Schedule(REGISTER, "ftrace_startup+0x98#2", "")), "register:ftrace_startup+0x98#2")
+        self.assertEqual(str(Schedule(REGISTER, "ftrace_startup+0x98", "op_see")),
+                         "register:ftrace_startup+0x98:op_see")
+        self.assertEqual(str(Schedule(REGISTER, "ftrace_startup+0x98#2", "")),
+                         "register:ftrace_startup+0x98#2")
 
 
 if __name__ == "__main__":

@@ -1,4 +1,5 @@
-"""Coverage: rungs are lost if there is no evidence, or if any part of a right boot's evidence is missing."""
+"""Coverage: rungs are lost if there is no evidence, or if any part of a right boot's evidence is
+missing."""
 
 from __future__ import annotations
 
@@ -46,11 +47,13 @@ class OfNothing(unittest.TestCase):
         for lab in rubric.LABS:
             for arch in ARCHES:
                 for smp in (1, 4):
-                    e = Evidence(arch, lab, smp, SEED, Nothing(arch, lab), Path("/nothing-is-here/log"))
+                    e = Evidence(arch, lab, smp, SEED, Nothing(arch, lab),
+                                 Path("/nothing-is-here/log"))
                     for rung in (r for r in rubric.lab(lab).rungs if r.judges(smp)):
                         with self.subTest(lab=lab, arch=arch, smp=smp, rung=rung.name):
                             found = seen.too_little(e, rung.seen)
-                            self.assertIsNotNone(found, "it does not say what it needs to have seen")
+                            self.assertIsNotNone(found,
+                                                 "it does not say what it needs to have seen")
                             self.assertIsNotNone(report._judged(rung, e, []))
                             assert found
                             self.assertEqual(found.kind, Defect.TOO_LITTLE)
@@ -61,7 +64,9 @@ class OfNothing(unittest.TestCase):
         e.phases = [Phase("before", 1, None)]
         found = seen.too_little(e, (seen.ran(0, 2),))
         assert found
-        self.assertEqual(found.why, "before, main: no call of the workload was observed, so the rung cannot be judged")
+        self.assertEqual(
+            found.why,
+            "before, main: no call of the workload was observed, so the rung cannot be judged")
 
 
 class Amounts(unittest.TestCase):
@@ -69,11 +74,15 @@ class Amounts(unittest.TestCase):
         self.e = Evidence("arm64", 4, 1, SEED, Nothing("arm64", 4), Path())
 
     def test_less_than_is_needed(self) -> None:
-        for amount, words in ((Amount("", 0, 1), "no call was observed"), (Amount("trace 1", 3, 9), "trace 1: too little was observed to judge the rung: call, 3 times, and at least 9 times")):
+        for amount, words in ((Amount("", 0, 1), "no call was observed"), (Amount(
+                "trace 1", 3, 9
+        ), "trace 1: too little was observed to judge the rung: call, 3 times, and at least 9 times"
+                                                                           )):
             found = seen.too_little(self.e, (Coverage("call", lambda e, a=amount: [a]),))  # type: ignore[misc]
             assert found
             self.assertIn(words, found.why)
-        self.assertIsNone(seen.too_little(self.e, (Coverage("call", lambda e: [Amount("", 9, 9)]),)))
+        self.assertIsNone(seen.too_little(self.e,
+                                          (Coverage("call", lambda e: [Amount("", 9, 9)]),)))
 
     def test_a_place_of_which_nothing_is_known(self) -> None:
         self.assertIsNotNone(seen.too_little(self.e, (Coverage("call", lambda e: []),)))
@@ -84,7 +93,8 @@ class Amounts(unittest.TestCase):
         self.assertEqual((found.why, found.need), ("needs: off", "off"))
 
     def test_what_was_seen_to_be_wrong_is_said_first(self) -> None:
-        rung = rubric.Rung("so", 1, "so", lambda e: Finding("wrong"), (Coverage("call", lambda e: []),))
+        rung = rubric.Rung("so", 1, "so", lambda e: Finding("wrong"),
+                           (Coverage("call", lambda e: []),))
         found = report._judged(rung, self.e, [])
         assert found
         self.assertEqual(found.why, "wrong")
@@ -100,13 +110,18 @@ class Amounts(unittest.TestCase):
 
 class Contexts(unittest.TestCase):
     def test_one_that_the_seed_does_not_ask_for(self) -> None:
-        e, phase = Evidence("arm64", 4, 1, SEED, Nothing("arm64", 4), Path()), Phase("trace", 1, None)
-        asked = {name: [mock.Mock(seq=1) for _ in calls] for name, calls in e.expected(phase).contexts.items()}
+        e, phase = Evidence("arm64", 4, 1, SEED, Nothing("arm64", 4),
+                            Path()), Phase("trace", 1, None)
+        asked = {
+            name: [mock.Mock(seq=1) for _ in calls]
+            for name, calls in e.expected(phase).contexts.items()
+        }
         for name, calls in e.expected(phase).contexts.items():
             for call, want in zip(asked[name], calls):
                 call.name = want.function
         more = {**asked, "thread 7": asked["main"]}
-        for executed, words in ((asked, ""), (more, "trace, thread 7: call 0 is not the one that follows from the seed")):
+        for executed, words in ((asked, ""), (
+                more, "trace, thread 7: call 0 is not the one that follows from the seed")):
             with mock.patch.object(Evidence, "executed_contexts", return_value=executed):
                 found = checks.executed_as_expected(e, phase)
             self.assertEqual(found.why if found else "", words)
@@ -124,7 +139,11 @@ class OfARightBoot(unittest.TestCase):
         return e
 
     def lost(self, e: Evidence) -> list[str]:
-        return [rung.name for rung, found in zip(rubric.lab(e.lab).rungs, report.findings_of(e.lab, [e])) if any(found.values())]
+        return [
+            rung.name
+            for rung, found in zip(rubric.lab(e.lab).rungs, report.findings_of(e.lab, [e]))
+            if any(found.values())
+        ]
 
     def without(self, lab: int, arch: str, *parts: str) -> None:
         """If any of these parts of the evidence is empty, some rung is lost."""
@@ -144,19 +163,25 @@ class OfARightBoot(unittest.TestCase):
         self.without(1, "riscv64", *EVERY, "callbacks", "trampoline")
 
     def test_lab_2(self) -> None:
-        self.without(2, "arm64", *EVERY, "callbacks", "files", "lookup_rec", "lookup_rec_range", "answer")
+        self.without(2, "arm64", *EVERY, "callbacks", "files", "lookup_rec", "lookup_rec_range",
+                     "answer")
 
     def test_lab_3(self) -> None:
-        self.without(3, "riscv64", *EVERY, "callbacks", "alias", "text_at_boot", "text_at_end", "text_traced", "stores", "looks", "fences", "batches", "answer")
+        self.without(3, "riscv64", *EVERY, "callbacks", "alias", "text_at_boot", "text_at_end",
+                     "text_traced", "stores", "looks", "fences", "batches", "answer")
 
     def test_lab_4(self) -> None:
-        self.without(4, "arm64", *EVERY, "callbacks", "trials", "text_at_boot", "text_at_end", "text_traced", "stores", "fences", "batches", "answer", "synchronize_sched")
+        self.without(4, "arm64", *EVERY, "callbacks", "trials", "text_at_boot", "text_at_end",
+                     "text_traced", "stores", "fences", "batches", "answer", "synchronize_sched")
 
     def test_lab_5(self) -> None:
-        self.without(5, "riscv64", *EVERY, "users", "frames", "returns", "return_to_handler", "text_at_boot", "text_at_end", "stores", "fences", "batches")
+        self.without(5, "riscv64", *EVERY, "users", "frames", "returns", "return_to_handler",
+                     "text_at_boot", "text_at_end", "stores", "fences", "batches")
 
     def test_lab_6(self) -> None:
-        self.without(6, "arm64", *EVERY, "users", "frames", "returns", "return_to_handler", "text_at_boot", "text_at_end", "user_events", "walk", "end of unregister_ftrace_graph")
+        self.without(6, "arm64", *EVERY, "users", "frames", "returns", "return_to_handler",
+                     "text_at_boot", "text_at_end", "user_events", "walk",
+                     "end of unregister_ftrace_graph")
 
 
 if __name__ == "__main__":

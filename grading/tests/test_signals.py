@@ -1,4 +1,5 @@
-"""After a signal has ended a grade, none of its machines runs, and none of its sandboxes and folders exists."""
+"""After a signal has ended a grade, none of its machines runs, and none of its sandboxes and
+folders exists."""
 
 from __future__ import annotations
 
@@ -45,13 +46,17 @@ def parents() -> dict[int, tuple[int, str]]:
 def below(pid: int) -> dict[int, str]:
     """All descendants of a process."""
     all_of, found = parents(), {pid: ""}
-    while more := {p: name for p, (parent, name) in all_of.items() if parent in found and p not in found}:
+    while more := {
+            p: name
+            for p, (parent, name) in all_of.items() if parent in found and p not in found
+    }:
         found |= more
     return {p: name for p, name in found.items() if p != pid}
 
 
 def going_on(processes: dict[int, str]) -> list[str]:
-    """The names of those that have not ended. Processes are known by descriptors: soon another process may get the number of one that has ended."""
+    """The names of those that have not ended. Processes are known by descriptors: soon another
+    process may get the number of one that has ended."""
     ended = select.select(processes, [], [], 0)[0]
     return [name for process, name in processes.items() if process not in ended]
 
@@ -66,7 +71,8 @@ def until(what: Callable[[], bool], seconds: float = 300) -> bool:
 
 
 def listens() -> None:
-    """Restore the default action of the signals: the process that runs this test may ignore them."""
+    """Restore the default action of the signals: the process that runs this test may ignore them.
+    """
     for end in (signal.SIGHUP, signal.SIGINT):
         signal.signal(end, signal.SIG_DFL)
 
@@ -84,9 +90,10 @@ class Ended(unittest.TestCase):
         (self.scratch / "tmp").mkdir()
 
     def program(self, *words: str) -> subprocess.Popen[bytes]:
-        process = subprocess.Popen([sys.executable, *words], cwd=ROOT, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
-                                   env={**os.environ, "TMPDIR": str(self.scratch / "tmp")}, start_new_session=True,
-                                   preexec_fn=listens)
+        process = subprocess.Popen([sys.executable, *words], cwd=ROOT, stdout=subprocess.DEVNULL,
+                                   stderr=subprocess.DEVNULL,
+                                   env={**os.environ, "TMPDIR": str(self.scratch / "tmp")},
+                                   start_new_session=True, preexec_fn=listens)
         self.addCleanup(process.wait)
         self.addCleanup(self.sweep, process)
         return process
@@ -96,12 +103,16 @@ class Ended(unittest.TestCase):
         if leader.poll() is None:  # otherwise its number may be another session's
             os.killpg(leader.pid, signal.SIGKILL)
 
-    def ends(self, process: subprocess.Popen[bytes], end: signal.Signals, ready: Callable[[list[str]], bool], clean: bool = True) -> None:
-        """Wait until the child processes run, send the signal to the program only, and check that all of them end too."""
-        self.assertTrue(until(lambda: ready(list(below(process.pid).values())), BUILD_SECONDS), "it did not begin")
+    def ends(self, process: subprocess.Popen[bytes], end: signal.Signals,
+             ready: Callable[[list[str]], bool], clean: bool = True) -> None:
+        """Wait until the child processes run, send the signal to the program only, and check that
+        all of them end too."""
+        self.assertTrue(until(lambda: ready(list(below(process.pid).values())), BUILD_SECONDS),
+                        "it did not begin")
         started = self.opened(below(process.pid))
         process.send_signal(end)
-        self.assertTrue(until(lambda: not going_on(started)), f"after {end.name} these run: {going_on(started)}")
+        self.assertTrue(until(lambda: not going_on(started)),
+                        f"after {end.name} these run: {going_on(started)}")
         self.assertEqual(process.wait(BUILD_SECONDS), -end if end == signal.SIGKILL else 128 + end)
         if clean:
             self.assertEqual(list((self.scratch / "tmp").iterdir()), [], "a folder was left")
@@ -127,14 +138,18 @@ class Ended(unittest.TestCase):
         for arch in ARCHES:
             (kernels / arch).mkdir(parents=True)
             for name in ("callsite.elf", "Image", "recordmcount"):
-                (kernels / arch / name).symlink_to(ROOT / f"build/{arch}/lab{max(rubric.LABS)}" / name)
-        return self.program("-m", "grading", "--kernels", str(kernels), "--out", str(self.scratch / "out"))
+                (kernels / arch / name).symlink_to(ROOT / f"build/{arch}/lab{max(rubric.LABS)}" /
+                                                   name)
+        return self.program("-m", "grading", "--kernels", str(kernels), "--out",
+                            str(self.scratch / "out"))
 
     def test_a_grade_takes_its_machines_along(self) -> None:
         for end in (signal.SIGTERM, signal.SIGHUP, signal.SIGINT, signal.SIGKILL):
             with self.subTest(signal=end.name):
                 self.setUp()
-                self.ends(self.grade(), end, lambda names: sum(n.startswith("qemu-system") for n in names) == 2, end != signal.SIGKILL)
+                self.ends(self.grade(), end,
+                          lambda names: sum(n.startswith("qemu-system") for n in names) == 2,
+                          end != signal.SIGKILL)
 
     def test_so_do_the_tests_under_qemu(self) -> None:
         for end in (signal.SIGTERM, signal.SIGINT, signal.SIGKILL):
@@ -142,18 +157,23 @@ class Ended(unittest.TestCase):
                 self.setUp()
                 with patch.dict(os.environ, LOGS=str(self.scratch / "qemu")):
                     self.ends(self.program("kern/tests/run_qemu.py", "hostile, four"), end,
-                              lambda names: sum(n.startswith("qemu-system") for n in names) == 2, end != signal.SIGKILL)
+                              lambda names: sum(n.startswith("qemu-system") for n in names) == 2,
+                              end != signal.SIGKILL)
 
     def test_so_do_the_wrong_solutions(self) -> None:
         for end in (signal.SIGTERM, signal.SIGKILL):
             with self.subTest(signal=end.name):
                 self.setUp()
-                self.ends(self.program("-m", "grading.selftest.wrong", "cheat-hangs", "--lab", str(max(rubric.LABS))), end,
-                          lambda names: sum(n.startswith("qemu-system") for n in names) == 2, end != signal.SIGKILL)
+                self.ends(
+                    self.program("-m", "grading.selftest.wrong", "cheat-hangs", "--lab",
+                                 str(max(rubric.LABS))), end,
+                    lambda names: sum(n.startswith("qemu-system") for n in names) == 2,
+                    end != signal.SIGKILL)
 
     def test_so_does_a_machine_at_a_terminal(self) -> None:
         image = ROOT / f"build/riscv64/{FINISHED}/Image"
-        self.ends(self.program("qemu/run.py", "--arch", "riscv64", "--image", str(image)), signal.SIGKILL,
+        self.ends(self.program("qemu/run.py", "--arch", "riscv64", "--image",
+                               str(image)), signal.SIGKILL,
                   lambda names: any(n.startswith("qemu-system") for n in names), False)
 
     def test_a_recordmcount_in_its_sandbox_ends_too(self) -> None:

@@ -1,4 +1,5 @@
-"""The student's tree has only the start of each lab's files. (`make test-labs` checks that the start scores no points.)"""
+"""The student's tree has only the start of each lab's files. (`make test-labs` checks that the
+start scores no points.)"""
 
 from __future__ import annotations
 
@@ -22,9 +23,11 @@ class RubricsOfStarts(unittest.TestCase):
             lab = rubric.lab(number)
             handout = lab.folder / "handout.md"
             if handout.exists():
-                ladder = "".join(re.findall(r"^##+ The ladder$.*?^##", handout.read_text(), re.M | re.S))
+                ladder = "".join(
+                    re.findall(r"^##+ The ladder$.*?^##", handout.read_text(), re.M | re.S))
                 self.assertEqual(re.findall(r"^\| ([\w -]+) \| (\d+) \|", ladder, re.M),
-                                 [(rung.name, str(rung.points)) for rung in lab.rungs], f"lab {number}")
+                                 [(rung.name, str(rung.points)) for rung in lab.rungs],
+                                 f"lab {number}")
 
     def test_the_students_files_hold_the_start_of_that_lab_and_of_no_other(self) -> None:
         for number in rubric.LABS:
@@ -34,11 +37,14 @@ class RubricsOfStarts(unittest.TestCase):
 
     def test_the_states_differ_in_bodies_and_nowhere_else(self) -> None:
         """And no function has an attribute that only the start's build needs."""
-        for name in (name for number in rubric.LABS for name in rubric.lab(number).files if name.endswith(".c")):
+        for name in (name for number in rubric.LABS for name in rubric.lab(number).files
+                     if name.endswith(".c")):
             text = (ROOT / name).read_text()
             self.assertNotIn("__maybe_unused", text, name)
             for at in re.finditer(r"^#if LAB_START", text, re.M):
-                self.assertEqual(re.findall(r"^[{}]", text[:at.start()], re.M)[-1:], ["{"], f"{name}: {text[at.start():][:200]}")
+                self.assertEqual(
+                    re.findall(r"^[{}]", text[:at.start()], re.M)[-1:], ["{"],
+                    f"{name}: {text[at.start():][:200]}")
 
 
 def lines(text: str) -> list[str]:
@@ -57,11 +63,15 @@ class Handout(handed_out.HandedOutTree):
         self.assertIn("kern/ftrace/core/patch.c", files)
         self.assertIn("labs/6-graph-many-users/rubric.toml", files)
         for name in files:
-            self.assertNotRegex(name, r"/wrong/|/equivalent$|^grading/(tests/|selftest/(edits|wrong|muta|class_of|handed_out))|instructor\.mk|handout\.py|(trace_graph_direct|graph_walk)\.c|(instructors|platforms)\.md|^\.ci/run")
+            self.assertNotRegex(
+                name,
+                r"/wrong/|/equivalent$|^grading/(tests/|selftest/(edits|wrong|muta|class_of|handed_out))|instructor\.mk|handout\.py|(trace_graph_direct|graph_walk)\.c|(instructors|platforms)\.md|^\.ci/run"
+            )
         for name in ("docs/index.md", "docs/mkdocs.yml"):
             self.assertNotRegex((self.out / name).read_text(), r"(instructors|platforms)\.md", name)
         for lab in (6, 7):
-            self.assertIn(f"labs/staff/arm64/always{lab}/kern/ftrace/trace/trace_graph_direct.o", files)
+            self.assertIn(f"labs/staff/arm64/always{lab}/kern/ftrace/trace/trace_graph_direct.o",
+                          files)
         self.assertEqual(self.git("log", "--format=%an %s"), ["Callsite The labs of Callsite"])
 
     def test_no_text_of_a_solution_is_in_it(self) -> None:
@@ -69,7 +79,9 @@ class Handout(handed_out.HandedOutTree):
         for number in rubric.LABS:
             for name in rubric.lab(number).files:
                 text = (ROOT / name).read_text()
-                for block in re.findall(r"^#if LAB_START (?:!= \d\n|== \d\n.*?^#else\n)(.*?)^#endif", text, re.S | re.M):
+                for block in re.findall(
+                        r"^#if LAB_START (?:!= \d\n|== \d\n.*?^#else\n)(.*?)^#endif", text,
+                        re.S | re.M):
                     solution |= runs(block)
         self.assertGreater(len(solution), 300)
         for name in self.git("ls-files"):
@@ -81,12 +93,16 @@ class Handout(handed_out.HandedOutTree):
 
     def test_what_cannot_be_is_said(self) -> None:
         for words, sentence in ((["handout", f"OUT={self.out}"], "exists; name a new folder"),
-                                (["handout", "OUT=/proc/never"], "handout: /proc/never: No such file or directory\n"),
-                                (["handout", "OUT=build/never", "LABS=nonsense"], "give LABS=0-1 to LABS=0-8"),
+                                (["handout", "OUT=/proc/never"],
+                                 "handout: /proc/never: No such file or directory\n"),
+                                (["handout", "OUT=build/never",
+                                  "LABS=nonsense"], "give LABS=0-1 to LABS=0-8"),
                                 (["STAFF=1"], "has no objects of the staff's")):
             self.assertIn(sentence, self.make(*words, tree=ROOT))
-        self.assertIn("LAB=5 can have the staff's objects of these labs: 2 3 4.", self.make("LAB=5", "STAFF=5"))
-        self.assertIn("LAB=1 can have the staff's objects of these labs: none.", self.make("LAB=1", "STAFF=1"))
+        self.assertIn("LAB=5 can have the staff's objects of these labs: 2 3 4.",
+                      self.make("LAB=5", "STAFF=5"))
+        self.assertIn("LAB=1 can have the staff's objects of these labs: none.",
+                      self.make("LAB=1", "STAFF=1"))
 
     def test_lab_1_can_be_done_in_it(self) -> None:
         self.assertIn("\n0 of 85 points.", self.make("grade", *SEED_WORDS, "LAB=1"))

@@ -25,7 +25,8 @@ panic: no
 class Parse(unittest.TestCase):
     def test_header_counts(self) -> None:
         trace = parse(TRACE)
-        self.assertEqual((trace.tracer, trace.in_buffer, trace.written, trace.overrun, trace.cpus), ("function", 3, 5, 2, 2))
+        self.assertEqual((trace.tracer, trace.in_buffer, trace.written, trace.overrun, trace.cpus),
+                         ("function", 3, 5, 2, 2))
 
     def test_events(self) -> None:
         first, second, third = parse(TRACE).events
@@ -40,7 +41,9 @@ class Parse(unittest.TestCase):
 
     def test_a_number_that_python_does_not_read_is_none(self) -> None:
         long = "1" * 5000
-        trace = parse(TRACE.replace("3/5", f"{long}/5").replace("3.401528", f"{long}.401528").replace("init-1 ", f"init-{long} "))
+        trace = parse(
+            TRACE.replace("3/5", f"{long}/5").replace("3.401528", f"{long}.401528").replace(
+                "init-1 ", f"init-{long} "))
         self.assertEqual((trace.in_buffer, len(trace.events)), (-1, 2))
 
     def test_an_empty_text_has_no_counts(self) -> None:

@@ -1,4 +1,5 @@
-"""Verdicts of exceptions: an error that a kernel can cause is a fail; only errors of the host are harness errors."""
+"""Verdicts of exceptions: an error that a kernel can cause is a fail; only errors of the host are
+harness errors."""
 
 from __future__ import annotations
 
@@ -39,8 +40,10 @@ KERNELS: dict[str, Callable[[], object]] = {
     "error": lambda: struct.unpack("<Q", b"short"), "UnicodeDecodeError": lambda: b"\xff".decode(), "RecursionError": too_deep,
     "AttributeError": lambda: None.symbol, "AssertionError": lambda: unittest.TestCase().assertTrue(False)}  # type: ignore[attr-defined]
 HOSTS: dict[str, Callable[[], object]] = {
-    "FileNotFoundError": lambda: os.stat("/nothing-is-here"), "QemuError": lambda: (_ for _ in ()).throw(QemuError("no answer")),
-    "TimeoutExpired": lambda: subprocess.run(["sleep", "9"], timeout=0.01, check=True)}
+    "FileNotFoundError": lambda: os.stat("/nothing-is-here"), "QemuError": lambda:
+    (_ for _ in ()).throw(QemuError("no answer")),
+    "TimeoutExpired": lambda: subprocess.run(["sleep", "9"], timeout=0.01, check=True)
+}
 
 
 class Blame(unittest.TestCase):
@@ -64,16 +67,21 @@ class Blame(unittest.TestCase):
                 self.assertIn(f"{name}: ", caught.exception.why)
 
     def test_so_it_is_in_each_part_of_a_boot(self) -> None:
-        for where, name in ((truth, "config"), (session, "parse"), (Run, "power_off"), (truth, "read")):
-            for verdict, error in ((Verdict.FAIL, IndexError("list")), (Verdict.HARNESS, OSError("disk full"))):
-                with self.subTest(part=name, verdict=verdict), mock.patch.object(where, name, side_effect=error):
+        for where, name in ((truth, "config"), (session, "parse"), (Run, "power_off"), (truth,
+                                                                                        "read")):
+            for verdict, error in ((Verdict.FAIL, IndexError("list")), (Verdict.HARNESS,
+                                                                        OSError("disk full"))):
+                with self.subTest(part=name,
+                                  verdict=verdict), mock.patch.object(where, name,
+                                                                      side_effect=error):
                     e = self.boot()
                     self.assertEqual(e.verdict, verdict, e.why)
                     self.assertIn(str(error), e.why)
 
     def test_what_ended_the_boot_is_not_hidden_by_what_it_left(self) -> None:
         left = mock.patch.object(truth, "read", side_effect=IndexError("half"))
-        for error, verdict in ((QemuError("no answer"), Verdict.HARNESS), (Stopped(Verdict.PANIC, "no answer"), Verdict.PANIC)):
+        for error, verdict in ((QemuError("no answer"), Verdict.HARNESS),
+                               (Stopped(Verdict.PANIC, "no answer"), Verdict.PANIC)):
             with left, mock.patch.object(Run, "memory", side_effect=error):
                 e = self.boot()
             self.assertEqual((e.verdict, "no answer" in e.why), (verdict, True), e.why)
@@ -89,17 +97,22 @@ class Blame(unittest.TestCase):
             self.assertIn(str(error), found.why if found else "")
 
     def test_a_file_that_is_no_kernel_fails(self) -> None:
-        for content in (b"", b"\x7fELF", (ROOT / f"build/arm64/lab{LAB}/callsite.elf").read_bytes()[:5000]):
+        for content in (b"", b"\x7fELF",
+                        (ROOT / f"build/arm64/lab{LAB}/callsite.elf").read_bytes()[:5000]):
             with tempfile.TemporaryDirectory(prefix="callsite-test-") as name:
                 (Path(name) / "arm64").mkdir()
                 (Path(name) / "arm64/callsite.elf").write_bytes(content)
-                words = ["grading", "--lab", str(LAB), "--arch", "arm64", "--kernels", name, "--out", name]
+                words = [
+                    "grading", "--lab",
+                    str(LAB), "--arch", "arm64", "--kernels", name, "--out", name
+                ]
                 with mock.patch("sys.argv", words), mock.patch("sys.stderr") as said:
                     self.assertEqual(program.main(), program.EXIT_FAIL)
                 self.assertIn("cannot judge this kernel", str(said.write.call_args_list))
 
     def test_judging_has_an_end(self) -> None:
-        """The limit counts processor time, in the boot and in each rung; a waiting process uses none."""
+        """The limit counts processor time, in the boot and in each rung; a waiting process uses
+        none."""
         def for_ever(*_: object) -> None:
             while True:
                 pass
@@ -110,7 +123,8 @@ class Blame(unittest.TestCase):
         self.assertIn("takes too much processor time", e.why)
         e = Evidence("arm64", LAB, 1, 5, self.kernel("arm64"), Path())
         began = time.process_time()
-        with mock.patch.object(evidence, "JUDGING", 0.5), mock.patch.object(report, "_judged", for_ever):
+        with mock.patch.object(evidence, "JUDGING",
+                               0.5), mock.patch.object(report, "_judged", for_ever):
             findings = report.findings_of(LAB, [e])
         self.assertLess(time.process_time() - began, 2, "each rung was given as much again")
         self.assertEqual(len(findings), len(rubric.lab(LAB).rungs))
@@ -131,7 +145,8 @@ class Blame(unittest.TestCase):
             self.assertLess(e.judging, evidence.JUDGING / 6)
 
     def test_text_that_is_not_where_it_was_loaded_fails(self) -> None:
-        for there, says in (({}, "map text, 0xffffffff80000000, to no address"), ({0: 0x5000}, "to 0x5000, and must map it to 0x4")):
+        for there, says in (({}, "map text, 0xffffffff80000000, to no address"),
+                            ({0: 0x5000}, "to 0x5000, and must map it to 0x4")):
             with mock.patch.object(Run, "mapped", return_value=there):
                 e = self.boot()
             self.assertEqual(e.verdict, Verdict.FAIL)

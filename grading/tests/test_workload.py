@@ -1,4 +1,5 @@
-"""The seeded workload: properties for every seed, and the host's generator compared with the program itself."""
+"""The seeded workload: properties for every seed, and the host's generator compared with the
+program itself."""
 
 from __future__ import annotations
 
@@ -44,7 +45,10 @@ class EverySeed(unittest.TestCase):
     def setUpClass(cls) -> None:
         rng = random.Random(1)
         cls.runs = [workload.expect(rng.getrandbits(64), 4) for _ in range(SEEDS)]
-        cls.runs += [workload.expect(rng.getrandbits(64), CPUS[i % 8]) for i in range(200) if CPUS[i % 8] != 4]
+        cls.runs += [
+            workload.expect(rng.getrandbits(64), CPUS[i % 8]) for i in range(200)
+            if CPUS[i % 8] != 4
+        ]
 
     def each_context(self) -> list[tuple[str, list[ExpectedCall]]]:
         return [
@@ -57,14 +61,17 @@ class EverySeed(unittest.TestCase):
     def test_no_two_seeds_give_the_same_tree(self) -> None:
         runs = [run for run in self.runs if run.cpus == 4]
         trees = {
-            hash(tuple((n, c.function, c.caller) for n, calls in run.contexts.items() for c in calls))
+            hash(
+                tuple((n, c.function, c.caller) for n, calls in run.contexts.items()
+                      for c in calls))
             for run in runs
         }
         self.assertEqual((len(runs), len(trees)), (SEEDS, SEEDS))
 
     def test_as_many_calls_as_the_page_says(self) -> None:
         for run in self.runs:
-            self.assertTrue(599 <= run.calls <= 1202 if run.cpus <= 4 else 1195 <= run.calls <= 2402, run.line)
+            self.assertTrue(
+                599 <= run.calls <= 1202 if run.cpus <= 4 else 1195 <= run.calls <= 2402, run.line)
 
     def test_every_cpu_has_a_thread_and_an_interrupt(self) -> None:
         for run in self.runs:
@@ -113,23 +120,30 @@ class Received(unittest.TestCase):
     def test_every_function_of_the_tree_its_value(self) -> None:
         for call in self.calls():
             if call.function != workload.WIDE:
-                self.assertEqual(call.received, (call.x,) if call.function in workload.TREE else (), call)
+                self.assertEqual(call.received, (call.x,) if call.function in workload.TREE else (),
+                                 call)
 
     def test_the_wide_one_all_that_its_result_follows_from(self) -> None:
-        same, added = ([call for call in self.calls(OpChanges({workload.WIDE: add})) if call.function == workload.WIDE] for add in (0, 5 << 60 | 3))
+        same, added = ([
+            call for call in self.calls(OpChanges({workload.WIDE: add}))
+            if call.function == workload.WIDE
+        ] for add in (0, 5 << 60 | 3))
         for call in (*same, *added):
             self.assertEqual(len(call.received), len(workload.PASSED[workload.WIDE]))
-        self.assertEqual([call.received[0] for call in added], [(call.x + (5 << 60 | 3)) & workload.MASK for call in added])
+        self.assertEqual([call.received[0] for call in added],
+                         [(call.x + (5 << 60 | 3)) & workload.MASK for call in added])
         self.assertEqual([call.received[0] for call in same], [call.x for call in same])
 
     def test_what_ops_change(self) -> None:
-        changes = OpChanges({"wl_leaf_ash": 3, "wl_step_brook": 4}, {"wl_step_brook": "wl_leaf_ash"})
+        changes = OpChanges({"wl_leaf_ash": 3, "wl_step_brook": 4},
+                            {"wl_step_brook": "wl_leaf_ash"})
         calls = self.calls(changes)
         for call, following in zip(calls, calls[1:]):
             if call.function == "wl_leaf_ash":
                 self.assertEqual(call.received, ((call.x + 3) & workload.MASK,))
             elif call.function == "wl_step_brook":
-                self.assertEqual((call.received, following.function, following.x), ((), "wl_leaf_ash", (call.x + 4) & workload.MASK))
+                self.assertEqual((call.received, following.function, following.x),
+                                 ((), "wl_leaf_ash", (call.x + 4) & workload.MASK))
 
 
 class Program:
@@ -152,12 +166,14 @@ class Program:
 
     def run(self, seed: int, cpus: int) -> tuple[str, dict[str, list[tuple[str, str, int, int]]]]:
         env = os.environ | {"HOST_CPUS": str(cpus), "HOST_LOG": str(self.log)}
-        done = subprocess.run([str(self.path), f"{seed:016x}"], capture_output=True, text=True, check=True, env=env)
+        done = subprocess.run([str(self.path), f"{seed:016x}"], capture_output=True, text=True,
+                              check=True, env=env)
         contexts: dict[str, list[tuple[str, str, int, int]]] = {}
         for line in self.log.read_text().splitlines():
             context, function, parent, x, room = line.split("|")
             if self.name(function).startswith("wl_"):
-                event = (self.name(function), self.name(parent), int(x, 16), int(room, 16) & 0xFFFFFFFF)
+                event = (self.name(function), self.name(parent), int(x, 16),
+                         int(room, 16) & 0xFFFFFFFF)
                 contexts.setdefault(context, []).append(event)
         return done.stdout, contexts
 
@@ -174,7 +190,8 @@ class TheProgramItself(unittest.TestCase):
                 seed, cpus = rng.getrandbits(64), CPUS[i % 8]
                 self.compare(workload.expect(seed, cpus), *program.run(seed, cpus))
 
-    def compare(self, run: ExpectedRun, printed: str, executed: dict[str, list[tuple[str, str, int, int]]]) -> None:
+    def compare(self, run: ExpectedRun, printed: str,
+                executed: dict[str, list[tuple[str, str, int, int]]]) -> None:
         self.assertEqual(printed, run.line + "\n")
         self.assertEqual(set(executed), set(run.contexts))
         for name, calls in run.contexts.items():
@@ -187,14 +204,18 @@ class TheProgramItself(unittest.TestCase):
     def test_a_bad_seed_is_refused_with_a_sentence(self) -> None:
         with tempfile.TemporaryDirectory() as folder:
             program = app_host.build("workload", app_host.SANITIZE, Path(folder))
-            bad: list[list[str]] = [[], ["12"], ["0123456789abcdeg"], ["00112233445566778"], ["0x23456789abcdef"], ["0" * 16, "x"]]
+            bad: list[list[str]] = [[], ["12"], ["0123456789abcdeg"], ["00112233445566778"],
+                                    ["0x23456789abcdef"], ["0" * 16, "x"]]
             for words in bad:
-                done = subprocess.run([str(program), *words], capture_output=True, text=True, check=False)
-                self.assertEqual((done.returncode, done.stdout), (2, "usage: workload SEED (16 hexadecimal digits)\n"))
+                done = subprocess.run([str(program), *words], capture_output=True, text=True,
+                                      check=False)
+                self.assertEqual((done.returncode, done.stdout),
+                                 (2, "usage: workload SEED (16 hexadecimal digits)\n"))
 
 
 class TheKernelsObject(unittest.TestCase):
-    """The kernel's object has jumps between functions exactly where the description has tail calls."""
+    """The kernel's object has jumps between functions exactly where the description has tail calls.
+    """
 
     LINKERS = {"riscv64": "riscv64-linux-gnu-", "arm64": "aarch64-linux-gnu-"}
     JUMP = re.compile(r"\t(?:b|j|jr)\s.*<(wl_\w+)>$")
@@ -202,12 +223,17 @@ class TheKernelsObject(unittest.TestCase):
     def jumps(self, arch: str, lab: int) -> set[tuple[str, str]]:
         """Every pair (function, target function of a jump) of the linked object."""
         made = f"build/{arch}/lab{lab}/kern/apps/workload.o"
-        subprocess.run(["make", "-s", f"ARCH={arch}", f"LAB={lab}", made], cwd=app_host.ROOT, check=True)
+        subprocess.run(["make", "-s", f"ARCH={arch}", f"LAB={lab}", made], cwd=app_host.ROOT,
+                       check=True)
         tool = self.LINKERS[arch]
         with tempfile.NamedTemporaryFile() as elf:
-            link = [tool + "ld", "--no-relax", "-e", "0", "--unresolved-symbols=ignore-all", "-o", elf.name, made]
+            link = [
+                tool + "ld", "--no-relax", "-e", "0", "--unresolved-symbols=ignore-all", "-o",
+                elf.name, made
+            ]
             subprocess.run(link, cwd=app_host.ROOT, check=True)
-            text = subprocess.run([tool + "objdump", "-d", elf.name], capture_output=True, text=True, check=True).stdout
+            text = subprocess.run([tool + "objdump", "-d", elf.name], capture_output=True,
+                                  text=True, check=True).stdout
         found, function = set(), ""
         for line in text.splitlines():
             if line.endswith(">:"):
@@ -217,7 +243,8 @@ class TheKernelsObject(unittest.TestCase):
         return found
 
     def test_tail_calls_are_jumps_in_both_hook_styles_and_nothing_else_is(self) -> None:
-        described = {(name, target) for name, (_, *targets) in workload.TAILS.items() for target in targets}
+        described = {(name, target)
+                     for name, (_, *targets) in workload.TAILS.items() for target in targets}
         for arch in self.LINKERS:
             for lab in (3, 4):
                 self.assertEqual(self.jumps(arch, lab), described, f"{arch}, lab {lab}")

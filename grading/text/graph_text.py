@@ -11,9 +11,14 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 PREFIX = re.compile(
-    r"^ *(?P<sec>\d{1,19})\.(?P<usec>\d{6}) \|   *(?P<cpu>\d{1,19})\)  *(?P<comm>\S.*?)-(?P<pid>\d{1,19}) * \| (?P<rest>.*)$")
+    r"^ *(?P<sec>\d{1,19})\.(?P<usec>\d{6}) \|   *(?P<cpu>\d{1,19})\)  "
+    r"*(?P<comm>\S.*?)-(?P<pid>\d{1,19}) * \| (?P<rest>.*)$"
+)
 # The column of the duration, then the nesting: two blanks for each level.
-COLUMN = re.compile(r"^(?:[ +!#*@$] (?P<whole>\d{1,19})(?:\.(?P<part>\d{1,3}))? us *| +)\|  (?P<indent> *)(?P<what>\S.*)$")
+COLUMN = re.compile(
+    r"^(?:[ +!#*@$] (?P<whole>\d{1,19})(?:\.(?P<part>\d{1,3}))? us *| +)\|  (?P<indent> "
+    r"*)(?P<what>\S.*)$"
+)
 LEAF = re.compile(r"^(?P<func>[^\s(){}]+)\(\);(?: /\*(?: ret)? ?= ?(?P<value>\S+) \*/)?$")
 BEGIN = re.compile(r"^(?P<func>[^\s(){}]+)\(\) \{$")
 END = re.compile(r"^\}(?: /\* (?P<func>[^\s=]+)?(?: ?(?:ret)?= ?(?P<value>\S+))? \*/)?$")
@@ -39,7 +44,8 @@ class GraphEvent(NamedTuple):
 
     @property
     def task(self) -> tuple[str, int]:
-        """The thread, by comm and pid; all idle threads have pid 0, so their comm distinguishes them."""
+        """The thread, by comm and pid; all idle threads have pid 0, so their comm distinguishes
+        them."""
         return self.comm if self.pid == 0 else "", self.pid
 
     def __str__(self) -> str:
@@ -61,7 +67,8 @@ class GraphTrace:
 
 
 def _duration(whole: str | None, part: str | None) -> tuple[int | None, int]:
-    """The duration and the value of its last digit, in ns: Linux prints fewer digits of a long duration."""
+    """The duration and the value of its last digit, in ns: Linux prints fewer digits of a long
+    duration."""
     if whole is None:
         return None, 1
     part = part or ""
@@ -85,8 +92,8 @@ def _events(line: str) -> list[GraphEvent] | None:
 
     def event(kind: str, func: str, value: str | None = None) -> GraphEvent:
         ended = kind == RETURN
-        return GraphEvent(kind, cpu, comm, pid, depth, func, usec, line, duration if ended else None,
-                          unit if ended else 1, value or "")
+        return GraphEvent(kind, cpu, comm, pid, depth, func, usec, line,
+                          duration if ended else None, unit if ended else 1, value or "")
 
     if found := LEAF.match(what):
         return [event(ENTRY, found["func"]), event(RETURN, found["func"], found["value"])]

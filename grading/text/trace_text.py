@@ -6,9 +6,11 @@ import re
 from dataclasses import dataclass
 from typing import NamedTuple
 
-HEAD = r"^(?P<comm>.{16})-(?P<pid>\d{1,19}) {0,7}\[(?P<cpu>\d{3})\] (?P<flags>\S{5}) +(?P<sec>\d{1,19})\.(?P<usec>\d{6}): "
+HEAD = (r"^(?P<comm>.{16})-(?P<pid>\d{1,19}) {0,7}\[(?P<cpu>\d{3})\] (?P<flags>\S{5}) "
+        r"+(?P<sec>\d{1,19})\.(?P<usec>\d{6}): ")
 LINE = re.compile(HEAD + r"(?P<func>\S+( \[\w+\])?) <-(?P<parent>\S+( \[\w+\])?)$")
-PROBE_LINE = re.compile(HEAD + r"(?P<func>\w+): (?P<parent>\(.*)$")  # an event by a probe: its name; where it was hit, and its arguments
+# an event by a probe: its name; where it was hit, and its arguments
+PROBE_LINE = re.compile(HEAD + r"(?P<func>\w+): (?P<parent>\(.*)$")
 COUNTS = re.compile(r"^# entries-in-buffer/entries-written: (\d{1,19})/(\d{1,19})   #P:(\d{1,19})$")
 LOST = re.compile(r"^CPU:(\d{1,19}) \[LOST (\d{1,19} )?EVENTS\]$")
 
@@ -31,7 +33,8 @@ class FunctionEvent(NamedTuple):
 
     @property
     def task(self) -> tuple[str, int]:
-        """The thread, by comm and pid; all idle threads have pid 0, so their comm distinguishes them."""
+        """The thread, by comm and pid; all idle threads have pid 0, so their comm distinguishes
+        them."""
         return self.comm if self.pid == 0 else "", self.pid
 
     def __str__(self) -> str:
@@ -64,8 +67,10 @@ def parse(text: str, form: re.Pattern[str] = LINE) -> FunctionTrace:
         counts = COUNTS.match(line)
         if found:
             g = found.groupdict()
-            trace.events.append(FunctionEvent(g["comm"].strip(), int(g["pid"]), int(g["cpu"]), g["flags"],
-                                      int(g["sec"]) * 1_000_000 + int(g["usec"]), g["func"], g["parent"], line))
+            trace.events.append(
+                FunctionEvent(g["comm"].strip(), int(g["pid"]), int(g["cpu"]), g["flags"],
+                              int(g["sec"]) * 1_000_000 + int(g["usec"]), g["func"], g["parent"],
+                              line))
         elif counts:
             trace.in_buffer, trace.written, trace.cpus = (int(n) for n in counts.groups())
         elif line.startswith("# tracer: "):

@@ -1,7 +1,8 @@
 """Lab 8: what the observer logs about probes, and what the records mean.
 
-Hits are logged at each probed instruction, at each word of the slots, and at the program's three functions for the observer
-(kern/apps/probe.c). A record has the word that is executed there and the first three argument registers before it.
+Hits are logged at each probed instruction, at each word of the slots, and at the program's three
+functions for the observer (kern/apps/probe.c). A record has the word that is executed there and the
+first three argument registers before it.
 """
 
 from __future__ import annotations
@@ -18,16 +19,20 @@ from grading.truth import returns
 
 SLOTS = 256
 BEFORE, AFTER, SAID = "probe_before", "probe_after", "probe_said"
-CALL, RESULT, COUNTS, STALE, RETURN, KRETPROBE, PATCH, REFUSED, NESTED, TRAP, TRAPPED, INSN, INSTANCE, MASKED, LONG = range(15)  # enum said
+# enum said
+CALL, RESULT, COUNTS, STALE, RETURN, KRETPROBE, PATCH, REFUSED, NESTED, TRAP, TRAPPED, INSN, INSTANCE, MASKED, LONG = range(
+    15)
 SECOND_WORD, FIRST_WORD, FAULT, NO_TRAP, PLAIN_FAULT = range(5)  # enum trap
 PRE, POST, TWO = range(3)  # enum how
 STEPS = "probe_steps_first", "probe_steps_end"
 NEW_TRACED, NEW_SECOND, SECOND = "probe_new_traced", "probe_new_second", "calls_second"
 FREES = "kprobe_wait_and_free"
-RETURNING = "probe_value", "probe_deep", "probe_tail", "probe_outer"  # with a kretprobe: their returns are logged, with the value
+# with a kretprobe: their returns are logged, with the value
+RETURNING = "probe_value", "probe_deep", "probe_tail", "probe_outer"
 # Functions whose first instruction is logged, with their arguments and return address.
-CALLED = ("probe_value", "probe_deep", "probe_tail", "probe_outer", "probe_exits", "probe_one", "probe_two", "probe_new_one", "probe_new_two", "probe_newest_one", "probe_long", "probe_new_long",
-          NEW_TRACED, NEW_SECOND, SECOND)
+CALLED = ("probe_value", "probe_deep", "probe_tail", "probe_outer", "probe_exits", "probe_one",
+          "probe_two", "probe_new_one", "probe_new_two", "probe_newest_one", "probe_long",
+          "probe_new_long", NEW_TRACED, NEW_SECOND, SECOND)
 
 
 def signed(value: int) -> int:
@@ -47,7 +52,12 @@ def slots(kernel: Kernel) -> range:
 def own(kernel: Kernel) -> set[int]:
     """The instructions that only kern/apps/probe.c probes."""
     first = kernel.symbol("probe_trapped_first")
-    return {*steps(kernel), kernel.symbol("probe_inner_first"), first, first + 4, on_schedule(kernel), on_schedule(kernel) + 8}
+    return {
+        *steps(kernel),
+        kernel.symbol("probe_inner_first"), first, first + 4,
+        on_schedule(kernel),
+        on_schedule(kernel) + 8
+    }
 
 
 def on_schedule(kernel: Kernel) -> int:
@@ -62,15 +72,23 @@ def body(kernel: Kernel, function: str) -> int:
 
 @cache
 def entered_with(kernel: Kernel, function: str) -> list[int]:
-    """The instructions that are executed once in each call: from the second one after the call site to the first jump or the first target of one."""
+    """The instructions that are executed once in each call: from the second one after the call site
+    to the first jump or the first target of one."""
     start, end = kernel.extent(function)
     site = next(s.address for s in kernel.sites if s.function.name == function)
-    out = subprocess.run([f"{kernel.isa.cross}objdump", "-d", "--no-show-raw-insn", f"--start-address={start:#x}", f"--stop-address={end:#x}", str(kernel.path)],
-                         capture_output=True, text=True, check=True).stdout
-    targets = {start + int(offset, 16) for offset in re.findall(rf"<{re.escape(function)}\+0x([0-9a-f]+)>", out)}
+    out = subprocess.run([
+        f"{kernel.isa.cross}objdump", "-d", "--no-show-raw-insn", f"--start-address={start:#x}",
+        f"--stop-address={end:#x}",
+        str(kernel.path)
+    ], capture_output=True, text=True, check=True).stdout
+    targets = {
+        start + int(offset, 16)
+        for offset in re.findall(rf"<{re.escape(function)}\+0x([0-9a-f]+)>", out)
+    }
     found = list[int]()
     for address in range(site + 8, end, 4):
-        if address in targets or kernel.isa.depends_on_pc(kernel.word(address)) or not kernel.isa.plain(kernel.word(address)):
+        if address in targets or kernel.isa.depends_on_pc(
+                kernel.word(address)) or not kernel.isa.plain(kernel.word(address)):
             break
         found.append(address)
     return found
@@ -117,7 +135,8 @@ def permitted(kernel: Kernel, probed: Iterable[int], address: int, word: int) ->
 
 @dataclass
 class StepsCall:
-    """One call of probe_steps: the hits between the two calls of probe_said() before and after it."""
+    """One call of probe_steps: the hits between the two calls of probe_said() before and after it.
+    """
 
     probed: int  # 0: no instruction; 1: all of them; else the one
     how: int  # PRE, POST, TWO
@@ -129,7 +148,8 @@ class StepsCall:
         return self.probed in (1, address)
 
     def has_post(self, kernel: Kernel, address: int) -> bool:
-        return self.how != PRE and (self.probed != 1 or (address - steps(kernel).start) // 4 % 2 == 1)
+        return self.how != PRE and (self.probed != 1 or
+                                    (address - steps(kernel).start) // 4 % 2 == 1)
 
 
 def calls_of_steps(kernel: Kernel, hits: list[Record]) -> list[StepsCall]:

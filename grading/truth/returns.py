@@ -23,7 +23,8 @@ if TYPE_CHECKING:
 
 FOLLOWED = ("wl_", "frames_traced")
 HANDLER = "return_to_handler"
-HANDLERS = ("trace_graph_entry", "trace_graph_return")  # of the function_graph tracer; the second argument is the user
+# of the function_graph tracer; the second argument is the user
+HANDLERS = ("trace_graph_entry", "trace_graph_return")
 
 
 @dataclass(eq=False)
@@ -58,20 +59,23 @@ class Leaving:
     left: Record  # the return instruction
     hits: list[Record] = field(default_factory=list)  # return_to_handler
     back: Record | None = None  # the next record of this context, after the handlers
-    user_handlers: list[Record] = field(default_factory=list)  # the users' handlers, each with struct ftrace_regs
+    # the users' handlers, each with struct ftrace_regs
+    user_handlers: list[Record] = field(default_factory=list)
 
 
 @dataclass
 class Returns:
     spans: list[Span] = field(default_factory=list)
-    stray: list[Record] = field(default_factory=list)  # runs of return_to_handler although no followed call had just returned
-    unmatched: list[Record] = field(default_factory=list)  # return instructions of functions that had not been entered
+    # runs of return_to_handler although no followed call had just returned
+    stray: list[Record] = field(default_factory=list)
+    # return instructions of functions that had not been entered
+    unmatched: list[Record] = field(default_factory=list)
 
 
 @cache
 def _jumps(kernel: Kernel) -> dict[int, list[tuple[int, int]]]:
-    """The addresses of the direct calls and jumps in text, by the function that they reach, each with its link register (0: it is a jump). That of a
-    pair is the address of its second word."""
+    """The addresses of the direct calls and jumps in text, by the function that they reach, each
+    with its link register (0: it is a jump). That of a pair is the address of its second word."""
     lo, _ = kernel.text
     found: dict[int, list[tuple[int, int]]] = {f.start: [] for f in kernel.functions}
     before = 0
@@ -84,26 +88,36 @@ def _jumps(kernel: Kernel) -> dict[int, list[tuple[int, int]]]:
     return found
 
 
-def calls_to(kernel: Kernel, name: str | tuple[str, ...], extent: tuple[int, int] | None = None) -> list[int]:
-    """The call instructions whose target is this function, in all of text or in `extent`. A tuple has prefixes of functions' names."""
-    targets = {f.start for f in kernel.functions if (f.name == listed(name) if isinstance(name, str) else f.name.startswith(name))}
+def calls_to(kernel: Kernel, name: str | tuple[str, ...],
+             extent: tuple[int, int] | None = None) -> list[int]:
+    """The call instructions whose target is this function, in all of text or in `extent`. A tuple
+    has prefixes of functions' names."""
+    targets = {
+        f.start
+        for f in kernel.functions
+        if (f.name == listed(name) if isinstance(name, str) else f.name.startswith(name))
+    }
     lo, hi = extent or kernel.text
     return [a for target in targets for a, link in _jumps(kernel)[target] if link and lo <= a < hi]
 
 
 def ends(kernel: Kernel, name: str) -> list[int]:
-    """The addresses of which one is executed when a call of this function ends: its returns and tail calls. After a tail call of a function of the
-    same file the call goes on: then they are those at which its callers continue."""
+    """The addresses of which one is executed when a call of this function ends: its returns and
+    tail calls. After a tail call of a function of the same file the call goes on: then they are
+    those at which its callers continue."""
     start, _ = kernel.extent(name)
     found = set[int]()
     for at in kernel.exits(name):
         target = kernel.jumps_to(at)
-        found |= _continues(kernel, start) if target and any(lo <= target < hi for lo, hi in kernel.code_with(start)) else {at}
+        found |= _continues(
+            kernel, start) if target and any(lo <= target < hi
+                                             for lo, hi in kernel.code_with(start)) else {at}
     return sorted(found)
 
 
 def _continues(kernel: Kernel, start: int, seen: frozenset[int] = frozenset()) -> set[int]:
-    """Where the direct callers of this function continue, also those of a function that ends with a tail call of it."""
+    """Where the direct callers of this function continue, also those of a function that ends with a
+    tail call of it."""
     found = set[int]()
     for at, link in _jumps(kernel)[start]:
         caller = kernel.function_at(at)
@@ -126,12 +140,17 @@ class Places:
 
 @cache
 def places(kernel: Kernel, followed: tuple[str, ...] = FOLLOWED) -> Places:
-    """The places for the functions whose names begin with one of these. Their tail calls must go to functions of the same group."""
+    """The places for the functions whose names begin with one of these. Their tail calls must go to
+    functions of the same group."""
     handler = kernel.symbol(HANDLER)
     sites = [s for s in kernel.sites if s.function.name.startswith(followed)] if handler else []
-    return Places(handler, {s.address + 4: s for s in sites},
-                  {a: s for s in sites for a in range(s.function.start, s.function.end, 4) if kernel.word(a) == kernel.isa.ret},
-                  {a + 4 for a in calls_to(kernel, followed)} if handler else set())
+    return Places(handler, {s.address + 4: s
+                            for s in sites}, {
+                                a: s
+                                for s in sites for a in range(s.function.start, s.function.end, 4)
+                                if kernel.word(a) == kernel.isa.ret
+                            }, {a + 4
+                                for a in calls_to(kernel, followed)} if handler else set())
 
 
 class _Context:
@@ -156,7 +175,8 @@ class Reader:
         if record.addr + 4 not in self.places.bodies:
             return
         top = context.stack[-1] if context.stack else None
-        tail = bool(top and call.sp == top.call.sp)  # the maker's stack frame is popped: this call returns in its place
+        # the maker's stack frame is popped: this call returns in its place
+        tail = bool(top and call.sp == top.call.sp)
         home = top.home if tail and top else call.parent
         below, transit = self._under(call)
         span = Span(call, record.insns, top, tail, home, below, transit)
@@ -164,7 +184,8 @@ class Reader:
         self.returns.spans.append(span)
 
     def _under(self, call: Call) -> tuple[Span | None, tuple[Span, ...]]:
-        """The thread's newest call in flight below a new call, and the calls that were just being entered or returned from."""
+        """The thread's newest call in flight below a new call, and the calls that were just being
+        entered or returned from."""
         transit: list[Span] = []
         for level in range(call.level, -1, -1):
             context = self._contexts.get((call.thread, level, call.trap if level else 0))
@@ -213,7 +234,8 @@ class Reader:
             span.leaving = context.leaving
 
     def _arrive(self, context: _Context, record: Record) -> None:
-        """A context executes again, so the call that was returning has returned to this record's address."""
+        """A context executes again, so the call that was returning has returned to this record's
+        address."""
         if context.leaving:
             context.leaving.back = record
             context.leaving = None

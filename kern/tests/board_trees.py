@@ -1,7 +1,9 @@
-"""Fetches the device trees of the boards that the tests are about: build/boards/<board>.dtb, from Debian's kernel packages, and U-Boot's own.
+"""Fetches the device trees of the boards that the tests are about: build/boards/<board>.dtb, from
+Debian's kernel packages, and U-Boot's own.
 
-They are unpacked, not installed, and the repository has no copy of them. Debian 14's linux-base packages have little
-else in them; an older Debian's kernel packages have the same trees. Trees that cannot be fetched are named, and their tests are skipped.
+They are unpacked, not installed, and the repository has no copy of them. Debian 14's linux-base
+packages have little else in them; an older Debian's kernel packages have the same trees. Trees that
+cannot be fetched are named, and their tests are skipped.
 """
 from __future__ import annotations
 
@@ -18,9 +20,13 @@ from qemu.download import lists, run, unpack  # noqa: E402
 from qemu.emulator import Unfit  # noqa: E402
 from qemu.machine import ROOT  # noqa: E402
 
-BOARDS = {"arm64": ("bcm2711-rpi-4-b", "bcm2712-rpi-5-b", "bcm2837-rpi-3-b", "sun50i-a64-pine64"),
-          "riscv64": ("jh7110-starfive-visionfive-2-v1.3b", "jh7110-milkv-mars", "hifive-unmatched-a00", "mpfs-beaglev-fire")}
-SOURCES = (("forky", "linux-base-"), ("trixie", "linux-image-"))  # suite, and how the package's name begins
+BOARDS = {
+    "arm64": ("bcm2711-rpi-4-b", "bcm2712-rpi-5-b", "bcm2837-rpi-3-b", "sun50i-a64-pine64"),
+    "riscv64": ("jh7110-starfive-visionfive-2-v1.3b", "jh7110-milkv-mars", "hifive-unmatched-a00",
+                "mpfs-beaglev-fire")
+}
+# suite, and how the package's name begins
+SOURCES = (("forky", "linux-base-"), ("trixie", "linux-image-"))
 INTO = ROOT / "build/boards"
 
 
@@ -31,7 +37,8 @@ def fetch(architecture: str, suite: str, prefix: str) -> str:
         try:
             conf = lists(Path(here), suite, architecture)
             names = run("apt-cache", "-c", str(conf), "pkgnames", prefix).split()
-            kernels = sorted(name for name in names if re.fullmatch(rf"{prefix}\d[^-]*-{architecture}", name))
+            kernels = sorted(name for name in names
+                             if re.fullmatch(rf"{prefix}\d[^-]*-{architecture}", name))
             if not kernels:
                 return f"{suite} has no package {prefix}*-{architecture}"
             found = {path.name: path for path in unpack(conf, kernels[-1]).rglob("*.dtb")}
@@ -50,7 +57,8 @@ def main() -> int:
             if not all((INTO / f"{board}.dtb").exists() for board in boards):
                 told += [missing] if (missing := fetch(architecture, *source)) else []
     told += [missing for architecture in BOARDS if (missing := board_uboots.fetch(architecture))]
-    whole = all((INTO / f"{board}.dtb").exists() for boards in (*BOARDS.values(), *board_uboots.TREES.values()) for board in boards)
+    whole = all((INTO / f"{board}.dtb").exists()
+                for boards in (*BOARDS.values(), *board_uboots.TREES.values()) for board in boards)
     (INTO / "missing").write_text("" if whole else "; ".join(told))
     if not whole:
         print(f"Device trees of boards are missing, and their tests are skipped: {'; '.join(told)}")

@@ -15,11 +15,15 @@ from kern.tests import app_host
 
 
 def inputs(rng: random.Random) -> list[bytes]:
-    """Inputs: empty, tiny, around every boundary, noise, repeated bytes, text with and without a last newline."""
+    """Inputs: empty, tiny, around every boundary, noise, repeated bytes, text with and without a
+    last newline."""
     sizes = [0, 1, 2, 3, 55, 56, 57, 63, 64, 65, 119, 120, 4095, 4096, 4097, 70000]
     noise = [rng.randbytes(n) for n in sizes]
     runs = [bytes([rng.randrange(256)]) * n for n in (1, 3, 258, 259, 65535, 65536, 200000)]
-    words = [b"".join(rng.choices([b"ab", b"c", b"\n", b"\n\n", b" ", b"dd\0"], k=n)) for n in (5, 100, 60000)]
+    words = [
+        b"".join(rng.choices([b"ab", b"c", b"\n", b"\n\n", b" ", b"dd\0"], k=n))
+        for n in (5, 100, 60000)
+    ]
     far = rng.randbytes(32768)
     return [*noise, *runs, *words, far + far, far + b"x" + far, bytes(range(256)) * 300]
 
@@ -44,20 +48,21 @@ class Apps(unittest.TestCase):
 
     def run_app(self, name: str, *words: str, cpus: int = 1) -> subprocess.CompletedProcess[bytes]:
         env = os.environ | {"HOST_CPUS": str(cpus)}
-        done = subprocess.run([str(self.programs[name]), *words], capture_output=True, check=False, env=env)
+        done = subprocess.run([str(self.programs[name]), *words], capture_output=True, check=False,
+                              env=env)
         self.assertEqual(done.stderr, b"", f"{name} {words}")
         return done
 
     def test_sha256_prints_what_sha256sum_prints(self) -> None:
         done = self.run_app("sha256", *map(str, self.files))
-        expected = "".join(f"{hashlib.sha256(f.read_bytes()).hexdigest()}  {f}\n" for f in self.files)
+        expected = "".join(f"{hashlib.sha256(f.read_bytes()).hexdigest()}  {f}\n"
+                           for f in self.files)
         self.assertEqual((done.returncode, done.stdout.decode()), (0, expected))
 
     def test_sort_gives_the_lines_in_the_order_of_their_bytes(self) -> None:
         for file in self.files:
-            expected = subprocess.run(
-                ["sort", str(file)], env={**os.environ, "LC_ALL": "C"}, capture_output=True, check=True
-            ).stdout
+            expected = subprocess.run(["sort", str(file)], env={**os.environ, "LC_ALL": "C"},
+                                      capture_output=True, check=True).stdout
             self.assertEqual(self.run_app("sort", str(file)).stdout, expected, file)
             self.run_app("sort", str(file), "-o", str(self.path / "out"))
             self.assertEqual((self.path / "out").read_bytes(), expected, file)
@@ -66,15 +71,19 @@ class Apps(unittest.TestCase):
         out = self.path / "out.gz"
         for file in self.files:
             self.assertEqual(self.run_app("gzip", str(file), str(out)).returncode, 0)
-            restored = subprocess.run(["gunzip", "-c", str(out)], capture_output=True, check=True).stdout
+            restored = subprocess.run(["gunzip", "-c", str(out)], capture_output=True,
+                                      check=True).stdout
             self.assertEqual(restored, file.read_bytes(), file)
             self.assertLessEqual(out.stat().st_size, file.stat().st_size * 1.001 + 64)
 
     def test_gzip_makes_text_smaller_and_comes_near_the_hosts(self) -> None:
-        subprocess.run(
-            ["/usr/bin/python3", str(app_host.ROOT / "kern/apps/initrd/make.py"), str(self.path / "initrd")], check=True
-        )
-        for name in ("LICENSE", "README.md", "data/words.txt", "data/prose.txt", "data/numbers.txt"):
+        subprocess.run([
+            "/usr/bin/python3",
+            str(app_host.ROOT / "kern/apps/initrd/make.py"),
+            str(self.path / "initrd")
+        ], check=True)
+        for name in ("LICENSE", "README.md", "data/words.txt", "data/prose.txt",
+                     "data/numbers.txt"):
             file, out = self.path / "initrd" / name, self.path / "out.gz"
             self.run_app("gzip", str(file), str(out))
             self.assertLess(out.stat().st_size, file.stat().st_size)
@@ -103,13 +112,15 @@ class Apps(unittest.TestCase):
 class AppHeader(unittest.TestCase):
     """kern/app.h refuses programs that the kernel cannot run."""
 
-    COMPILE = ["gcc", "-std=gnu11", "-ffreestanding", "-iquote", str(app_host.ROOT / "kern"), "-fsyntax-only"]
+    COMPILE = [
+        "gcc", "-std=gnu11", "-ffreestanding", "-iquote",
+        str(app_host.ROOT / "kern"), "-fsyntax-only"
+    ]
 
     def compile(self, body: str) -> subprocess.CompletedProcess[str]:
         source = f'#include "app.h"\nint main(int argc, char **argv)\n{{\n{body}\n}}\n'
-        return subprocess.run(
-            [*self.COMPILE, "-x", "c", "-"], input=source, capture_output=True, text=True, check=False
-        )
+        return subprocess.run([*self.COMPILE, "-x", "c", "-"], input=source, capture_output=True,
+                              text=True, check=False)
 
     def test_integers_compile(self) -> None:
         self.assertEqual(self.compile('return printf("%d %s", argc, argv[0]);').stderr, "")
@@ -118,8 +129,9 @@ class AppHeader(unittest.TestCase):
         """The build writes one for APP=, and the copy has its own APP()."""
         app = app_host.ROOT / "kern/apps"
         for first in ("app.h", "apps/lib/own.h"):
-            done = subprocess.run([*self.COMPILE, "-include", app.parent / first, '-DAPP_NAME="my-cat"', app / "cat.c"],
-                                  capture_output=True, text=True, check=False)
+            done = subprocess.run([
+                *self.COMPILE, "-include", app.parent / first, '-DAPP_NAME="my-cat"', app / "cat.c"
+            ], capture_output=True, text=True, check=False)
             self.assertEqual((done.returncode, done.stderr), (0, ""), first)
 
     def test_a_float_is_an_error_that_says_so(self) -> None:

@@ -1,4 +1,5 @@
-"""Rules for the files of the tree: none is empty, the two architectures have the same files, and the kernel names no lab and no harness."""
+"""Rules for the files of the tree: none is empty, the two architectures have the same files, and
+the kernel names no lab and no harness."""
 import ast
 import re
 import subprocess
@@ -10,16 +11,21 @@ from pathlib import Path
 from qemu.isa import ARCHES, ARM64, RISCV64
 from qemu.machine import ROOT
 
-EMPTY = ("__init__.py", "error_log.txt", "set_event.txt")  # a package of Python's, and files that are empty on Linux too
+# a package of Python's, and files that are empty on Linux too
+EMPTY = ("__init__.py", "error_log.txt", "set_event.txt")
 # Interrupt controllers; the text that riscv64's short jumps need; entries that one of the two has.
-ONE_ARCHITECTURE = {"aia.c", "bcm2836.c", "islands.S", "unexpected", "lost_lottery", "boot_lottery", "invalidate_tables", "read_affinity", "drop_to_el1"}
+ONE_ARCHITECTURE = {
+    "aia.c", "bcm2836.c", "islands.S", "unexpected", "lost_lottery", "boot_lottery",
+    "invalidate_tables", "read_affinity", "drop_to_el1"
+}
 # Of the classes in qemu/isa/.
 ONE_CLASS = {"far_call", "mov_x9_x30", "cleans", "invalidates", "invalidates_all", "completes"}
 PASTED = re.compile(r"TRACE_RESTS_|TRACE_(FIELD|MEMBER)_")  # names that another macro makes
 
 
 def files(*folders: str) -> list[Path]:
-    listed = subprocess.run(["git", "ls-files", *folders], cwd=ROOT, capture_output=True, text=True, check=True).stdout.split()
+    listed = subprocess.run(["git", "ls-files", *folders], cwd=ROOT, capture_output=True, text=True,
+                            check=True).stdout.split()
     return [Path(name) for name in listed if (ROOT / name).is_file()]
 
 
@@ -28,7 +34,8 @@ def product(*folders: str) -> list[Path]:
 
 
 def named_twice(scope: ast.Module | ast.ClassDef) -> Iterator[tuple[str, int]]:
-    """The functions, classes and constants of a module, or of its classes, whose name another one had before, and their lines."""
+    """The functions, classes and constants of a module, or of its classes, whose name another one
+    had before, and their lines."""
     seen = set()
     for node in scope.body:
         names = []
@@ -36,7 +43,10 @@ def named_twice(scope: ast.Module | ast.ClassDef) -> Iterator[tuple[str, int]]:
             names = [node.name]
         elif isinstance(node, (ast.Assign, ast.AnnAssign)):
             targets = node.targets if isinstance(node, ast.Assign) else [node.target]
-            names = [found.id for target in targets for found in ast.walk(target) if isinstance(found, ast.Name)]
+            names = [
+                found.id for target in targets for found in ast.walk(target)
+                if isinstance(found, ast.Name)
+            ]
         if isinstance(node, ast.ClassDef):
             yield from named_twice(node)
         yield from ((name, node.lineno) for name in names if name in seen)
@@ -46,7 +56,9 @@ def named_twice(scope: ast.Module | ast.ClassDef) -> Iterator[tuple[str, int]]:
 def letters(scope: ast.Module) -> Iterator[str]:
     """The parameters of one letter of public functions, with the function and the line."""
     for node in ast.walk(scope):
-        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)) and (node.name.startswith("__") or not node.name.startswith("_")):
+        if isinstance(node,
+                      (ast.FunctionDef, ast.AsyncFunctionDef)) and (node.name.startswith("__") or
+                                                                    not node.name.startswith("_")):
             given = node.args
             several = (*given.posonlyargs, *given.args, *given.kwonlyargs)
             for parameter in (*several, given.vararg, given.kwarg):
@@ -56,7 +68,8 @@ def letters(scope: ast.Module) -> Iterator[str]:
 
 class Tree(unittest.TestCase):
     def test_no_line_of_c_or_assembly_is_wider_than_100_columns(self) -> None:
-        """But for attacks on the grade, which are parts of files and what the grade says of them."""
+        """But for attacks on the grade, which are parts of files and what the grade says of them.
+        """
         wide = [f"{path}:{number}" for path in files()
                 if path.suffix in (".c", ".h", ".cc", ".S") and "attacks" not in path.parts
                 for number, line in enumerate((ROOT / path).read_text().splitlines(), 1)
@@ -64,24 +77,37 @@ class Tree(unittest.TestCase):
         self.assertEqual(wide, [])
 
     def test_no_file_is_empty(self) -> None:
-        self.assertEqual([str(p) for p in files() if not (ROOT / p).stat().st_size and p.name not in EMPTY], [])
+        self.assertEqual(
+            [str(p) for p in files() if not (ROOT / p).stat().st_size and p.name not in EMPTY], [])
 
     def test_both_architectures_have_the_same_files(self) -> None:
         for folder in ("boot", "kern/arch", "kern/ftrace"):
-            one, other = ({str(p.relative_to(f"{folder}/{arch}")) for p in product(f"{folder}/{arch}")} for arch in ARCHES)
+            one, other = ({
+                str(p.relative_to(f"{folder}/{arch}"))
+                for p in product(f"{folder}/{arch}")
+            } for arch in ARCHES)
             self.assertTrue(one, folder)
             self.assertEqual((one ^ other) - ONE_ARCHITECTURE, set(), folder)
 
     def test_the_kernel_names_no_lab_and_no_harness(self) -> None:
         naming = re.compile(r"\b(labs|grading)(/[\w<]|\.\w+ import)")
-        self.assertEqual([f"{path}:{n}: {line.strip()}" for path in product("kern", "boot")
-                          if str(path) not in ("kern/kernel.mk", "kern/variant.mk")  # the build links what a student hands in
-                          for n, line in enumerate((ROOT / path).read_text().splitlines(), 1) if naming.search(line)], [])
+        self.assertEqual(
+            [
+                f"{path}:{n}: {line.strip()}" for path in product("kern", "boot")
+                # the build links what a student hands in
+                if str(path) not in ("kern/kernel.mk", "kern/variant.mk")
+                for n, line in enumerate((ROOT / path).read_text().splitlines(), 1)
+                if naming.search(line)
+            ],
+            [])
 
     def test_code_is_called_through_tables_and_not_through_pointers_that_it_stores(self) -> None:
-        """TABLE_ENTRY (kern/types.h) needs no call at boot, and lets more than one hook be there."""
-        self.assertEqual([f"{path}: {line}" for path in product("kern") if path.suffix == ".h"
-                          for line in re.findall(r"^extern .*\(\*\w+\)\(.*", (ROOT / path).read_text(), re.M)], [])
+        """TABLE_ENTRY (kern/types.h) needs no call at boot, and lets more than one hook be there.
+        """
+        self.assertEqual([
+            f"{path}: {line}" for path in product("kern") if path.suffix == ".h"
+            for line in re.findall(r"^extern .*\(\*\w+\)\(.*", (ROOT / path).read_text(), re.M)
+        ], [])
 
     def test_few_python_files_name_an_architecture(self) -> None:
         """They ask a class of qemu/isa/ for what is different."""
@@ -97,23 +123,35 @@ class Tree(unittest.TestCase):
         self.assertEqual(one, other)
 
     def test_no_promise_of_a_test_is_a_constant(self) -> None:
-        self.assertEqual([str(path) for path in files("kern/*.c") if re.search(r"kt_promise\((true|false|!?\d+),", (ROOT / path).read_text())], [])
+        self.assertEqual([
+            str(path) for path in files("kern/*.c")
+            if re.search(r"kt_promise\((true|false|!?\d+),", (ROOT / path).read_text())
+        ], [])
 
     def test_a_callback_that_guards_itself_is_in_the_tracer_s_section(self) -> None:
         """kern/ftrace/core/ftrace.h, FTRACE_OPS_FL_RECURSION."""
         for path in product("kern/apps"):
             text = (ROOT / path).read_text()
             if "FTRACE_OPS_FL_RECURSION" in text:
-                callbacks = re.findall(r"^(.*)\n?(\w+)\(unsigned long ip, unsigned long parent_ip, struct ftrace_ops \*op", text, re.M)
-                self.assertEqual([name for before, name in callbacks if not before.startswith("CALLBACK")], [], path)
+                callbacks = re.findall(
+                    r"^(.*)\n?(\w+)\(unsigned long ip, unsigned long parent_ip, struct ftrace_ops "
+                    r"\*op",
+                    text, re.M)
+                self.assertEqual(
+                    [name for before, name in callbacks if not before.startswith("CALLBACK")], [],
+                    path)
 
     def test_no_python_name_is_defined_twice(self) -> None:
         """The second would silently take the place of the first."""
         twice = [f"{path}:{line}: {name} is defined again" for path in files("*.py")
                  for name, line in named_twice(ast.parse((ROOT / path).read_text()))]
         self.assertEqual(twice, [])
-        self.assertEqual(list(named_twice(ast.parse("A = 1\nclass B:\n    def f(self): pass\n    def f(self): pass\nA, C = 2, 3"))),
-                         [("f", 4), ("A", 5)])
+        self.assertEqual(
+            list(
+                named_twice(
+                    ast.parse(
+                        "A = 1\nclass B:\n    def f(self): pass\n    def f(self): pass\nA, C = 2, 3"
+                    ))), [("f", 4), ("A", 5)])
 
     def test_a_parameter_of_a_public_function_is_a_word(self) -> None:
         """Loop variables, lambdas and functions that begin with _ may have letters."""
@@ -136,16 +174,25 @@ x = lambda y: [z for z in y]
         self.assertEqual([], found)
 
     def test_every_macro_is_used(self) -> None:
-        sources = [path for path in files("kern", "boot", "labs") if path.suffix in (".c", ".h", ".S", ".cc", ".edit")]
-        words = Counter(word for path in sources for word in re.findall(r"\w+", (ROOT / path).read_text()))
-        macros = {name for path in product("kern", "boot") if path.suffix in (".c", ".h", ".S")
-                  for name in re.findall(r"^#define (\w+)", (ROOT / path).read_text(), re.M) if not PASTED.match(name)}
+        sources = [
+            path for path in files("kern", "boot", "labs")
+            if path.suffix in (".c", ".h", ".S", ".cc", ".edit")
+        ]
+        words = Counter(word for path in sources
+                        for word in re.findall(r"\w+", (ROOT / path).read_text()))
+        macros = {
+            name
+            for path in product("kern", "boot") if path.suffix in (".c", ".h", ".S")
+            for name in re.findall(r"^#define (\w+)", (ROOT / path).read_text(), re.M)
+            if not PASTED.match(name)
+        }
         self.assertIn("likely", macros)
         self.assertEqual({name for name in macros if words[name] < 2}, set())
 
 
 def labels(text: str) -> list[str]:
-    """The named labels of an assembly file, and the first sentence of each of its steps, in their order."""
+    """The named labels of an assembly file, and the first sentence of each of its steps, in their
+    order."""
     return re.findall(r"^([A-Za-z_]\w*):|^\t/\* (\d\. [^.;:]*)", text, re.M)  # type: ignore[return-value]
 
 
@@ -154,8 +201,11 @@ class Assembly(unittest.TestCase):
 
     def sources(self, folder: str) -> dict[str, list[str]]:
         """Each assembly file's text, of both architectures."""
-        return {name: [(ROOT / folder / arch / name).read_text() for arch in ARCHES]
-                for name in sorted(p.name for p in files(f"{folder}/{ARCHES[0]}") if p.suffix == ".S" and p.name not in ONE_ARCHITECTURE)}
+        return {
+            name: [(ROOT / folder / arch / name).read_text() for arch in ARCHES]
+            for name in sorted(p.name for p in files(f"{folder}/{ARCHES[0]}")
+                               if p.suffix == ".S" and p.name not in ONE_ARCHITECTURE)
+        }
 
     def test_the_tracer_s_labels_and_steps_are_the_same(self) -> None:
         for name, (one, other) in self.sources("kern/ftrace").items():
@@ -166,7 +216,9 @@ class Assembly(unittest.TestCase):
     def test_the_kernel_s_labels_are_the_same(self) -> None:
         for folder in ("boot", "kern/arch"):
             for name, texts in self.sources(folder).items():
-                one, other = ([label for label, _ in labels(text) if label and label not in ONE_ARCHITECTURE] for text in texts)
+                one, other = ([
+                    label for label, _ in labels(text) if label and label not in ONE_ARCHITECTURE
+                ] for text in texts)
                 self.assertEqual(one, other, name)
 
     def test_each_plan_is_carried_out(self) -> None:
@@ -174,7 +226,8 @@ class Assembly(unittest.TestCase):
         for folder in ("boot", "kern/arch", "kern/ftrace"):
             for name, texts in self.sources(folder).items():
                 for text in texts:
-                    self.assertEqual(sorted(re.findall(r"^ \* (\d)\. ", text, re.M)), sorted(re.findall(r"^\t/\* (\d)\. ", text, re.M)), name)
+                    self.assertEqual(sorted(re.findall(r"^ \* (\d)\. ", text, re.M)),
+                                     sorted(re.findall(r"^\t/\* (\d)\. ", text, re.M)), name)
 
 
 if __name__ == "__main__":

@@ -5,11 +5,13 @@ from __future__ import annotations
 import sys
 from collections import Counter
 
-from grading.checks.checks import all_of, lives, named, no_hits, right_arguments, right_parents, right_result, three_agree
+from grading.checks.checks import (all_of, lives, named, no_hits, right_arguments, right_parents,
+                                   right_result, three_agree)
 from grading.checks.console_checks import lives_and_traces, printed_as_expected
 from grading.checks.faults import back_into
 from grading.checks.registers import callback_arguments, pattern_calls, registers_kept, spoilt
-from grading.checks.seen import OVERWRITTEN, POWERED_OFF, STEPS, arguments, called_back, printed, ran, registers
+from grading.checks.seen import (OVERWRITTEN, POWERED_OFF, STEPS, arguments, called_back, printed,
+                                 ran, registers)
 from grading.evidence.evidence import Evidence, between, during
 from grading.evidence.finding import Finding
 
@@ -21,7 +23,8 @@ MISTAKES = {
     "wrong-call-site-offset": "ip is not the address of the call",
     "parent-of-the-stub": "the parent is read from _mcount's own frame",
     "parent-from-argument": "the parent is taken from the first argument register",
-    "pointer-taken-for-the-function": "the address of the variable is called, and not the function whose address it holds",
+    "pointer-taken-for-the-function": "the address of the variable is called, and not the function "
+                                      "whose address it holds",
     "asked-the-wrong-way-round": "the callback runs while no tracer is on",
     "stub-called-for-nobody": "ftrace_stub is called while no tracer is on",
     "stored-below-sp": "memory below sp is used, which an interrupt may overwrite",
@@ -37,14 +40,16 @@ ADVICE = {"saved-in-a-global", "traced-the-tracer"}  # the second is an error of
 # ---- between two instructions of _mcount ----------------------------------------
 
 def steps_right(evidence: Evidence) -> Finding | None:
-    """sp and the reserved registers are right after every instruction of _mcount, as an interrupt may come at any time."""
+    """sp and the reserved registers are right after every instruction of _mcount, as an interrupt
+    may come at any time."""
     if not evidence.steps.why:
         return None
     when = "while a tracer was on" if evidence.steps.traced else "while no tracer was on"
     call = next(
         (c for c in pattern_calls(evidence) if bool(c.callbacks) == evidence.steps.traced), None
     )
-    return Finding(f"_mcount was called {when}: {evidence.steps.why}", seq=call.seq if call else None, mistake=evidence.steps.mistake)
+    return Finding(f"_mcount was called {when}: {evidence.steps.why}",
+                   seq=call.seq if call else None, mistake=evidence.steps.mistake)
 
 
 # ---- called, or not ---------------------------------------------------------------
@@ -73,8 +78,12 @@ def stub_called(evidence: Evidence) -> Finding | None:
         )
         seen = seen or bool(sites)
         for cpu in sites | entered:
-            if abs(sites[cpu] - entered[cpu]) > 1:  # the window may begin or end in the middle of a call
-                return Finding(f"CPU {cpu} executed {sites[cpu]} call sites and entered _mcount {entered[cpu]} times")
+            # the window may begin or end in the middle of a call
+            if abs(sites[cpu] - entered[cpu]) > 1:
+                return Finding(
+                    f"CPU {cpu} executed {sites[cpu]} call sites and entered _mcount "
+                    f"{entered[cpu]} times"
+                )
     return None if seen else Finding("no call site was executed")
 
 
@@ -85,8 +94,11 @@ def silent_callback(evidence: Evidence) -> Finding | None:
     for phase in evidence.off():
         hits = during(phase, evidence.truth.hits["ftrace_stub"])
         if hits:
-            return Finding(f"{phase.name}: _mcount called ftrace_stub {len(hits)} times while no tracer was on. When "
-                           "ftrace_trace_function holds ftrace_stub, _mcount must return without a call", seq=hits[0].seq)
+            return Finding(
+                f"{phase.name}: _mcount called ftrace_stub {len(hits)} times while no tracer was "
+                f"on. When "
+                "ftrace_trace_function holds ftrace_stub, _mcount must return without a call",
+                seq=hits[0].seq)
     return None
 
 
@@ -95,7 +107,8 @@ def _for_nobody(evidence: Evidence, finding: Finding) -> str:
 
 
 def _wrong_way_round(evidence: Evidence, finding: Finding) -> str:
-    """The function in the pointer was called while it was ftrace_stub, but not while it was a tracer."""
+    """The function in the pointer was called while it was ftrace_stub, but not while it was a
+    tracer."""
     called = any(during(phase, evidence.truth.callbacks) for phase in evidence.on())
     return "asked-the-wrong-way-round" if evidence.truth.hits["ftrace_stub"] and not called else ""
 
@@ -132,7 +145,10 @@ CHECKS = {
     "parents": named(all_of(callback_arguments, right_parents), _own_parents),
 }
 
-CONSOLE = {"life": lives_and_traces, "result": right_result, "one CPU": printed_as_expected, "four CPUs": printed_as_expected}
+CONSOLE = {
+    "life": lives_and_traces, "result": right_result, "one CPU": printed_as_expected,
+    "four CPUs": printed_as_expected
+}
 
 SEEN = {
     "callback": (called_back(1), printed(1)),

@@ -26,11 +26,15 @@ def something_recorded(evidence: Evidence) -> Finding | None:
 
 def _no_sites(evidence: Evidence) -> Finding | None:
     extra = sorted({a for a, _ in evidence.kernel.records()} - set(evidence.kernel.site_at))
-    return Finding(f"{len(extra)} entries of the table are not call sites, first {evidence.kernel.name_at(extra[0])}") if extra else None
+    return Finding(
+        f"{len(extra)} entries of the table are not call sites, first "
+        f"{evidence.kernel.name_at(extra[0])}"
+    ) if extra else None
 
 
 def of_the_build(check: Check) -> Check:
-    """The check; its findings get the command that runs recordmcount by hand, as the table is built on the host."""
+    """The check; its findings get the command that runs recordmcount by hand, as the table is built
+    on the host."""
     def by_hand(evidence: Evidence) -> Finding | None:
         finding, tool = check(evidence), _tool(evidence)
         if finding and tool and not finding.by_hand:
@@ -40,16 +44,21 @@ def of_the_build(check: Check) -> Check:
 
 
 def _empty(evidence: Evidence) -> Finding:
-    """A finding that shows the first call, so that the student can work out by hand what call_target should return."""
+    """A finding that shows the first call, so that the student can work out by hand what
+    call_target should return."""
     if not evidence.kernel.sites:
         return Finding("the table is empty")
     first, mcount = evidence.kernel.sites[0], evidence.kernel.symbol("_mcount")
     words = [first.address - 4, first.address] if evidence.isa.pair else [first.address]
     known = [f"if both are written, see {PAGE}#stale-previous-word"] if evidence.isa.pair else []
-    return Finding(f"the table is empty: call_target and find_calls found no call whose target is _mcount ({mcount:#x}), and the kernel has "
-                   f"{len(evidence.kernel.sites)}",
-                   site=[f"the first, in {first.function.name}:",
-                         *(f"{a:#x}: {evidence.kernel.word(a):08x}  {evidence.kernel.disassemble(a)}" for a in words), *known])
+    return Finding(
+        f"the table is empty: call_target and find_calls found no call whose target is _mcount "
+        f"({mcount:#x}), and the kernel has "
+        f"{len(evidence.kernel.sites)}", site=[
+            f"the first, in {first.function.name}:",
+            *(f"{a:#x}: {evidence.kernel.word(a):08x}  {evidence.kernel.disassemble(a)}"
+              for a in words), *known
+        ])
 
 
 def table_complete(evidence: Evidence) -> Finding | None:
@@ -57,8 +66,10 @@ def table_complete(evidence: Evidence) -> Finding | None:
     table, sites = {a for a, _ in evidence.kernel.records()}, set(evidence.kernel.site_at)
     missing = sorted(sites - table)
     if missing:
-        return Finding(f"{len(missing)} of {len(sites)} call sites are not in the table, first {evidence.kernel.name_at(missing[0])}",
-                       site=[f"{missing[0]:#x}: {evidence.kernel.disassemble(missing[0])}"])
+        return Finding(
+            f"{len(missing)} of {len(sites)} call sites are not in the table, first "
+            f"{evidence.kernel.name_at(missing[0])}",
+            site=[f"{missing[0]:#x}: {evidence.kernel.disassemble(missing[0])}"])
     return _no_sites(evidence)
 
 
@@ -74,24 +85,34 @@ def _given(evidence: Evidence, name: str) -> Path:
 
 
 def tool_finds(evidence: Evidence) -> Finding | None:
-    """The student's recordmcount finds exactly the calls in a file that also has words which are almost calls."""
+    """The student's recordmcount finds exactly the calls in a file that also has words which are
+    almost calls."""
     tool = _tool(evidence)
     if not tool:
         return None
     made, file = recordmcount.calls(evidence.arch, evidence.seed), _given(evidence, "calls")
     got, complaint = recordmcount.table(tool, made.elf(evidence.arch), file)
-    said = f"recordmcount was given a file with {len(made.sites)} calls of _mcount and {len(made.decoys)} words that are almost such a call"
+    said = (
+        f"recordmcount was given a file with {len(made.sites)} calls of _mcount and "
+        f"{len(made.decoys)} words that are almost such a call"
+    )
     extra, missing = sorted(set(got) - set(made.sites)), sorted(set(made.sites) - set(got))
     if extra:
         what = made.decoys.get(extra[0], "not a call")
         nearly = all(a in made.decoys and a not in made.beside for a in extra) and not missing
-        return Finding(f"{said}. Its table has {len(extra)} entries that are not a call of _mcount, first",
-                       site=[what, *(f"{KERNEL_BASE + a:#x}: {made.words[a // 4]:08x}" for a in (extra[0] - 4, extra[0]) if a >= 0)],
-                       by_hand=recordmcount.by_hand(tool, file),
-                       mistake=("pair-not-checked" if evidence.isa.pair else "opcode-not-checked") if nearly else "")
+        return Finding(
+            f"{said}. Its table has {len(extra)} entries that are not a call of _mcount, first",
+            site=[
+                what, *(f"{KERNEL_BASE + a:#x}: {made.words[a // 4]:08x}"
+                        for a in (extra[0] - 4, extra[0]) if a >= 0)
+            ], by_hand=recordmcount.by_hand(tool, file),
+            mistake=("pair-not-checked" if evidence.isa.pair else "opcode-not-checked")
+            if nearly else "")
     if missing:
-        return Finding(f"{said}. Its table lacks {len(missing)} of the calls, first at {KERNEL_BASE + missing[0]:#x}"
-                       + (f" ({complaint})" if complaint else ""), by_hand=recordmcount.by_hand(tool, file))
+        return Finding(
+            f"{said}. Its table lacks {len(missing)} of the calls, first at "
+            f"{KERNEL_BASE + missing[0]:#x}"
+            + (f" ({complaint})" if complaint else ""), by_hand=recordmcount.by_hand(tool, file))
     return None
 
 
@@ -117,46 +138,60 @@ def tool_sorts(evidence: Evidence) -> Finding | None:
         return None
     at = first_difference(want, got)
     rows = side_by_side([f"{o:#x}" for o in got], [f"{o:#x}" for o in want], at)
-    return Finding(f"recordmcount was given a file with {len(want)} call sites in random order. Its table must have them sorted: "
-                   f"record {at} differs" + (f" ({complaint})" if complaint else ""), rows, ("written", "must be"),
-                   by_hand=recordmcount.by_hand(tool, file))
+    return Finding(
+        f"recordmcount was given a file with {len(want)} call sites in random order. Its table "
+        f"must have them sorted: "
+        f"record {at} differs" + (f" ({complaint})" if complaint else ""), rows,
+        ("written", "must be"), by_hand=recordmcount.by_hand(tool, file))
 
 
 def list_complete(evidence: Evidence) -> Finding | None:
-    """available_filter_functions and available_filter_functions_addrs list the functions with call sites, by address. They are not read if
-    the boot ended early."""
+    """available_filter_functions and available_filter_functions_addrs list the functions with call
+    sites, by address. They are not read if the boot ended early."""
     if evidence.why:
         return None
     names = [s.function.name for s in evidence.kernel.sites]
     addresses = [f"{s.address:x} {s.function.name}" for s in evidence.kernel.sites]
-    for file, want in (("available_filter_functions", names), ("available_filter_functions_addrs", addresses)):
+    for file, want in (("available_filter_functions", names), ("available_filter_functions_addrs",
+                                                               addresses)):
         got = evidence.files.get(file, "").split("\n")[:-1]
         if want != got:
             at = first_difference(want, got)
-            return Finding(f"{file} has {len(got)} lines, and the kernel has {len(want)} call sites; line {at + 1} differs",
-                           side_by_side(got, want, at), ("printed", "in the kernel"))
+            return Finding(
+                f"{file} has {len(got)} lines, and the kernel has {len(want)} call sites; line "
+                f"{at + 1} differs",
+                side_by_side(got, want, at), ("printed", "in the kernel"))
     return None
 
 
-STEP = 40  # instructions for each bit of the table's size, in nine of ten lookups: several times what a binary search needs
+# instructions for each bit of the table's size, in nine of ten lookups: several times what a binary
+# search needs
+STEP = 40
 RECORD_BYTES = 8
 
 
 def lookups(evidence: Evidence) -> Finding | None:
-    """lookup_rec and lookup_rec_range return the right records to kern/apps/lookup.c, which calls them in a random order."""
-    asked = sorted((r.seq, name, r) for name in ("lookup_rec", "lookup_rec_range") for r in evidence.truth.hits[name])
-    pairs = [(name, question, answer) for (_, name, question), answer in zip(asked, evidence.truth.hits["answer"])]
+    """lookup_rec and lookup_rec_range return the right records to kern/apps/lookup.c, which calls
+    them in a random order."""
+    asked = sorted((r.seq, name, r) for name in ("lookup_rec", "lookup_rec_range")
+                   for r in evidence.truth.hits[name])
+    pairs = [(name, question, answer)
+             for (_, name, question), answer in zip(asked, evidence.truth.hits["answer"])]
     table = [a for a, _ in evidence.kernel.records()]
     if not evidence.why and pairs and all(not answer.v[0] for _, _, answer in pairs):
-        return Finding("lookup_rec finds nothing: is first_at_or_after written?", seq=pairs[0][1].seq)
+        return Finding("lookup_rec finds nothing: is first_at_or_after written?",
+                       seq=pairs[0][1].seq)
     wrong = [pair for pair in pairs if pair[2].v[0] != _right_answer(evidence, table, *pair[:2])]
     if wrong:
-        by_one = any(all(answer.v[0] == _right_answer(evidence, table, name, asked, off) for name, asked, answer in wrong) for off in (1, -1))
+        by_one = any(
+            all(answer.v[0] == _right_answer(evidence, table, name, asked, off)
+                for name, asked, answer in wrong) for off in (1, -1))
         return _wrong_answer(evidence, table, *wrong[0], "search-off-by-one" if by_one else "")
     if evidence.why:
         return _unanswered(evidence, *asked[-1][1:]) if len(asked) > len(pairs) else None
     if len(asked) != 3 * len(table) + 4 or len(pairs) != len(asked) or not table:
-        return Finding("not every lookup was made and returned: is the table empty, or did a search not end?")
+        return Finding(
+            "not every lookup was made and returned: is the table empty, or did a search not end?")
     return _steps(evidence, pairs)
 
 
@@ -167,10 +202,12 @@ def _bounds(name: str, question: Record) -> tuple[int, int]:
 def _right_answer(
     evidence: Evidence, table: list[int], name: str, question: Record, off: int = 0
 ) -> int:
-    """The address of the right record, or 0. `off`: the answer of a search that is wrong by this many records."""
+    """The address of the right record, or 0. `off`: the answer of a search that is wrong by this
+    many records."""
     start, end = _bounds(name, question)
     at = bisect_left(table, start) + off
-    return evidence.kernel.symbol("ftrace_records") + RECORD_BYTES * at if 0 <= at < len(table) and table[at] < end else 0
+    return evidence.kernel.symbol(
+        "ftrace_records") + RECORD_BYTES * at if 0 <= at < len(table) and table[at] < end else 0
 
 
 def _asked(name: str, question: Record) -> str:
@@ -178,37 +215,49 @@ def _asked(name: str, question: Record) -> str:
 
 
 def _unanswered(evidence: Evidence, name: str, question: Record) -> Finding | None:
-    """A finding about the lookup during which the boot ended: it did not return, or it read outside of the table."""
+    """A finding about the lookup during which the boot ended: it did not return, or it read outside
+    of the table."""
     fault = last(evidence) if evidence.verdict == Verdict.PANIC else None
     if evidence.verdict == Verdict.TIMEOUT:
-        executed, at = evidence.insns[question.vcpu] - question.insns, evidence.kernel.address_of(evidence.stuck().get(question.vcpu, ""))
+        executed, at = evidence.insns[question.vcpu] - question.insns, evidence.kernel.address_of(
+            evidence.stuck().get(question.vcpu, ""))
         searching = any(
             lo <= at < hi for lo, hi in evidence.kernel.code_of("kern/ftrace/core/records.c")
         )
-        return Finding(f"{_asked(name, question)} did not return: the boot timed out {executed:,} instructions later", seq=question.seq,
-                       mistake="search-without-end" if searching else "")
+        return Finding(
+            f"{_asked(name, question)} did not return: the boot timed out {executed:,} "
+            f"instructions later",
+            seq=question.seq, mistake="search-without-end" if searching else "")
     if fault and fault.access == "read":
-        return Finding(f"{_asked(name, question)} read {fault.address:#x}, which is outside of the table", seq=question.seq, mistake="search-outside-the-table")
+        return Finding(
+            f"{_asked(name, question)} read {fault.address:#x}, which is outside of the table",
+            seq=question.seq, mistake="search-outside-the-table")
     return None
 
 
-def _wrong_answer(evidence: Evidence, table: list[int], name: str, question: Record, answer: Record, mistake: str) -> Finding:
+def _wrong_answer(evidence: Evidence, table: list[int], name: str, question: Record, answer: Record,
+                  mistake: str) -> Finding:
     (start, _), found = _bounds(name, question), _right_answer(evidence, table, name, question)
     at, asked = bisect_left(table, start), _asked(name, question)
     gave = "NULL" if not answer.v[0] else "another record" if found else "a record"
-    return Finding(f"{asked} returned {gave}, and must return " + (f"record {at}, whose site is at {table[at]:#x}" if found else "NULL: there is no such record"),
-                   seq=question.seq, mistake=mistake)
+    return Finding(
+        f"{asked} returned {gave}, and must return " +
+        (f"record {at}, whose site is at {table[at]:#x}"
+         if found else "NULL: there is no such record"), seq=question.seq, mistake=mistake)
 
 
 def _steps(evidence: Evidence, pairs: list[tuple[str, Record, Record]]) -> Finding | None:
     """Nine of ten lookups take few enough instructions; an interrupt may come during the tenth."""
     bits = len(evidence.kernel.records()).bit_length()
     for name in ("lookup_rec", "lookup_rec_range"):
-        taken = sorted(answer.insns - question.insns for asked, question, answer in pairs if asked == name)
+        taken = sorted(answer.insns - question.insns for asked, question, answer in pairs
+                       if asked == name)
         used = taken[9 * len(taken) // 10]
         if used > STEP * bits:
-            return Finding(f"a call of {name} took {used} instructions (nine of ten took no more), with {len(evidence.kernel.records())} "
-                           f"records: {bits} steps are enough for a binary search", mistake="search-linear")
+            return Finding(
+                f"a call of {name} took {used} instructions (nine of ten took no more), with "
+                f"{len(evidence.kernel.records())} "
+                f"records: {bits} steps are enough for a binary search", mistake="search-linear")
     return None
 
 
@@ -217,14 +266,17 @@ def _steps(evidence: Evidence, pairs: list[tuple[str, Record, Record]]) -> Findi
 def _missing(evidence: Evidence, finding: Finding) -> str:
     table = {a for a, _ in evidence.kernel.records()}
     lost = [s for s in evidence.kernel.sites if s.address not in table]
-    if lost and all(bool(s.linked >> evidence.isa.distance_sign & 1) == (s in lost) for s in evidence.kernel.sites):
+    if lost and all(
+            bool(s.linked >> evidence.isa.distance_sign & 1) == (s in lost)
+            for s in evidence.kernel.sites):
         return "carry-forgotten" if evidence.isa.pair else "sign-forgotten"
     return ""
 
 
 def _first_word(evidence: Evidence, finding: Finding) -> str:
     table = [a for a, _ in evidence.kernel.records()]
-    return "auipc-recorded" if evidence.isa.pair and table and all(a + 4 in evidence.kernel.site_at for a in table) else ""
+    return "auipc-recorded" if evidence.isa.pair and table and all(a + 4 in evidence.kernel.site_at
+                                                                   for a in table) else ""
 
 
 def _counted_from_jalr(evidence: Evidence, finding: Finding) -> str:
@@ -246,12 +298,17 @@ def _unsorted(evidence: Evidence, finding: Finding) -> str:
 
 
 MISTAKES = {
-    "carry-forgotten": "the lower part of the offset is not sign-extended, so half of the sites are missing",
-    "sign-forgotten": "bl's offset is not sign-extended, so the calls of lower addresses are missing",
+    "carry-forgotten": "the lower part of the offset is not sign-extended, so half of the sites "
+                       "are missing",
+    "sign-forgotten": "bl's offset is not sign-extended, so the calls of lower addresses are "
+                      "missing",
     "pc-of-the-wrong-word": "the offset is counted from the jalr, so no call's target is _mcount",
-    "auipc-recorded": "the records hold the address of the first word of the pair, and not of the second",
-    "pair-not-checked": "a jalr is taken for a call although not all bits of it and of the word before it were compared",
-    "opcode-not-checked": "a word is taken for a bl although not all six bits of the opcode were compared",
+    "auipc-recorded": "the records hold the address of the first word of the pair, and not of the "
+                      "second",
+    "pair-not-checked": "a jalr is taken for a call although not all bits of it and of the word "
+                        "before it were compared",
+    "opcode-not-checked": "a word is taken for a bl although not all six bits of the opcode were "
+                          "compared",
     "table-unsorted": "the table has the right sites, but they are not sorted",
     "search-off-by-one": "the search finds another record than the one at the address",
     "search-without-end": "the search does not end",
@@ -261,7 +318,8 @@ MISTAKES = {
 ADVICE = {"every-call-recorded", "stale-previous-word"}
 
 TOOL = once("recordmcount, beside the kernel that was built with it,", lambda e: bool(_tool(e)))
-LISTED = once("line of available_filter_functions", lambda e: e.files.get("available_filter_functions", "").count("\n"), len(FUNCTIONS))
+LISTED = once("line of available_filter_functions",
+              lambda e: e.files.get("available_filter_functions", "").count("\n"), len(FUNCTIONS))
 
 CHECKS = {
     "found": named(of_the_build(something_recorded), _first_word, _counted_from_jalr),
@@ -273,7 +331,9 @@ CHECKS = {
     "four CPUs": three_agree,
 }
 
-CONSOLE = {"life": lives_and_traces, "one CPU": printed_as_expected, "four CPUs": printed_as_expected}
+CONSOLE = {
+    "life": lives_and_traces, "one CPU": printed_as_expected, "four CPUs": printed_as_expected
+}
 
 SEEN = {
     "found": (SITES,),

@@ -6,45 +6,64 @@ from collections.abc import Iterator
 from errno import EFAULT, EINVAL, ERANGE, errorcode
 
 from grading.checks import faults
-from grading.checks.checks import (all_of, calls_tracer, calls_while_on, every_site, foreign, lives, named, of_kind, only_selected,
-                            rest_at_boot, rest_at_end, right_parents, silent_trampolines, something_called,
-                            synchronised, three_agree, traced, word_in)
-from grading.checks.console_checks import at_rest_after_boot, at_rest_at_end, lives_and_traces, parents_as_expected
+from grading.checks.checks import (all_of, calls_tracer, calls_while_on, every_site, foreign, lives,
+                                   named, of_kind, only_selected, rest_at_boot, rest_at_end,
+                                   right_parents, silent_trampolines, something_called,
+                                   synchronised, three_agree, traced, word_in)
+from grading.checks.console_checks import (at_rest_after_boot, at_rest_at_end, lives_and_traces,
+                                           parents_as_expected)
 from grading.checks.integrity import as_linked
 from grading.checks.registers import callback_arguments, registers_kept, spoilt
 from grading.checks.schedule_checks import PLAYED, TRACER, right_under_schedules
 from grading.evidence.evidence import Evidence, during, expected_run
 from grading.evidence.finding import Defect, Finding
 from grading.stimulus.schedules import Change
-from grading.checks.seen import (ANYTHING_CALLED, OVERWRITTEN, POWERED_OFF, TEXT_AT_BOOT, TEXT_AT_END, Amount, Coverage, batches, called, called_back, half_of_run,
-                          once as seen_once, printed, ran, registers, text_of, text_traced)
+from grading.checks.seen import (ANYTHING_CALLED, OVERWRITTEN, POWERED_OFF, TEXT_AT_BOOT,
+                                 TEXT_AT_END, Amount, Coverage, batches, called, called_back,
+                                 half_of_run, once as seen_once, printed, ran, registers, text_of,
+                                 text_traced)
 from grading.elf.elf import ALIAS_BASE
 from grading.truth.truth import ENCODER, PATCHERS, stubs
 from grading.verdict import Verdict
 
 
-NO_BATCH, AFTER_TEXT = "while no batch was open", "in a batch, for a site at _etext, after the end of text"
+NO_BATCH, AFTER_TEXT = ("while no batch was open",
+                        "in a batch, for a site at _etext, after the end of text")
 FAR = "in a batch, to make the last word of text a call of address 0, which is out of reach"
-REFUSALS = (  # the calls that kern/apps/registers.c makes, in order: the function, when it is called, the right errors
-    ("ftrace_make_nop", NO_BATCH, (EFAULT,)), ("ftrace_update_ftrace_func", NO_BATCH, (EFAULT,)),
-    *((name, AFTER_TEXT, (EFAULT,)) for name in ("ftrace_make_call", "ftrace_make_nop", "ftrace_modify_call", "ftrace_init_nop")),
-    *((name, FAR, (ERANGE, EINVAL)) for name in ("ftrace_make_call", "ftrace_modify_call")),  # that word is neither a nop nor a call
-    ("ftrace_update_ftrace_func", "in a batch, with a tracer at address 0, which is out of reach", (ERANGE,)),
+# the calls that kern/apps/registers.c makes, in order: the function, when it is called, the right
+# errors
+REFUSALS = (
+    ("ftrace_make_nop", NO_BATCH, (EFAULT,)),
+    ("ftrace_update_ftrace_func", NO_BATCH, (EFAULT,)),
+    *((name, AFTER_TEXT, (EFAULT,))
+      for name in ("ftrace_make_call", "ftrace_make_nop", "ftrace_modify_call", "ftrace_init_nop")),
+    # that word is neither a nop nor a call
+    *((name, FAR, (ERANGE, EINVAL)) for name in ("ftrace_make_call", "ftrace_modify_call")),
+    ("ftrace_update_ftrace_func", "in a batch, with a tracer at address 0, which is out of reach",
+     (ERANGE,)),
 )
-PREEMPTED = 0xFF << 24  # the bits of current->ctx that count calls of preempt_disable() (kern/base/current.h)
+# the bits of current->ctx that count calls of preempt_disable() (kern/base/current.h)
+PREEMPTED = 0xFF << 24
 
 
 def written_by_patcher(evidence: Evidence) -> Finding | None:
-    """Each store into text is made by the tracer's own code, inside a batch, and writes one aligned word."""
+    """Each store into text is made by the tracer's own code, inside a batch, and writes one aligned
+    word."""
     kernel = evidence.kernel
     lo, hi = kernel.symbol("__ftrace_text_start"), kernel.symbol("__ftrace_text_end")
     inside = {id(r) for b in evidence.truth.batches for r in b.stores}
     for store in evidence.truth.stores:
         where = kernel.name_at(kernel.text[0] + store.v[0])
         if not lo <= store.addr < hi:
-            return Finding(f"text was written at {where} by {kernel.name_at(store.addr)}, which is not the tracer's code", seq=store.seq)
+            return Finding(
+                f"text was written at {where} by {kernel.name_at(store.addr)}, which is not the "
+                f"tracer's code",
+                seq=store.seq)
         if store.size != 4 or store.v[0] % 4:
-            return Finding(f"{store.size} bytes of text were written at {where}: a store into text must be one aligned word", seq=store.seq)
+            return Finding(
+                f"{store.size} bytes of text were written at {where}: a store into text must be "
+                f"one aligned word",
+                seq=store.seq)
         if id(store) not in inside:
             return Finding(f"text was written at {where} outside of a batch", seq=store.seq)
     return None if evidence.truth.stores else Finding("text was never written")
@@ -64,9 +83,11 @@ def looked_before(evidence: Evidence) -> Finding | None:
                 look = next(looks, None)
             address = lo + store.v[0]
             if address not in looked:
-                return Finding(f"{evidence.kernel.name_at(address)} was written, and the word at that address had not been read earlier in this batch. (Read it where it "
-                               "is executed, not at its alias)",
-                               mistake="wrote-without-looking", seq=store.seq)
+                return Finding(
+                    f"{evidence.kernel.name_at(address)} was written, and the word at that address "
+                    f"had not been read earlier in this batch. (Read it where it "
+                    "is executed, not at its alias)", mistake="wrote-without-looking",
+                    seq=store.seq)
     return None
 
 
@@ -74,18 +95,24 @@ def alias_closed(evidence: Evidence) -> Finding | None:
     """Between batches no part of text is writable, by its alias or by another mapping."""
     for when, cpus in evidence.alias:
         if cpus:
-            return Finding(f"{when}: text is writable in the page tables of CPU {cpus[0]}, perhaps through its alias, which must be closed at the end of a batch",
-                           mistake="alias-left-open")
-    return None if evidence.alias else Finding("the harness never searched the page tables for a writable mapping of text")
+            return Finding(
+                f"{when}: text is writable in the page tables of CPU {cpus[0]}, perhaps through "
+                f"its alias, which must be closed at the end of a batch",
+                mistake="alias-left-open")
+    return None if evidence.alias else Finding(
+        "the harness never searched the page tables for a writable mapping of text")
 
 
 def in_batches(evidence: Evidence) -> Finding | None:
     """A batch closes the alias before it synchronises the other CPUs."""
     for batch in evidence.truth.batches:
         when = {name: seq for name, seq in batch.steps}
-        if batch.stores and when.get("arch_sync_all", batch.end or 0) < when.get("text_alias_close", 0):
-            return Finding(f"the batch of {len(batch.stores)} patches on CPU {batch.vcpu} called arch_sync_all while the alias was "
-                           "still open: text_alias_close must be called first", seq=when["arch_sync_all"])
+        if batch.stores and when.get("arch_sync_all", batch.end or 0) < when.get(
+                "text_alias_close", 0):
+            return Finding(
+                f"the batch of {len(batch.stores)} patches on CPU {batch.vcpu} called "
+                f"arch_sync_all while the alias was "
+                "still open: text_alias_close must be called first", seq=when["arch_sync_all"])
     return None
 
 
@@ -99,33 +126,44 @@ def _returned(value: int) -> str:
 
 
 def text_alone(evidence: Evidence) -> Finding | None:
-    """The patching functions refuse a word outside of a batch, a word after the end of text, and a target out of reach."""
+    """The patching functions refuse a word outside of a batch, a word after the end of text, and a
+    target out of reach."""
     for (name, question, answer), (_, when, right) in zip(
         evidence.truth.asked(*PATCHERS), REFUSALS
     ):
         if _error(answer.v[0]) not in right:
             ends = EFAULT in right and "batch," in when or _error(answer.v[0]) == EFAULT
-            return Finding(f"{name} was called {when}, and returned {_returned(answer.v[0])}: it must return -{errorcode[right[0]]}", seq=question.seq,
-                           mistake="end-of-text-missed" if ends else "")
+            return Finding(
+                f"{name} was called {when}, and returned {_returned(answer.v[0])}: it must return "
+                f"-{errorcode[right[0]]}",
+                seq=question.seq, mistake="end-of-text-missed" if ends else "")
     return None
 
 
 def encoded(evidence: Evidence) -> Finding | None:
-    """insn_call() is right at both ends of the reach and just beyond them, and refuses misaligned addresses."""
+    """insn_call() is right at both ends of the reach and just beyond them, and refuses misaligned
+    addresses."""
     asked = evidence.truth.asked(*ENCODER)
     for (_, question, answer), (_, word, _) in zip(asked[::2], asked[1::2]):
         ip, addr, link = question.v[:3]
         off = (addr - ip + (1 << 63)) % (1 << 64) - (1 << 63)
-        right = ERANGE if not -evidence.isa.reach <= off < evidence.isa.reach else EINVAL if (addr | ip) & 3 else 0
-        said = f"insn_call({ip:#x}, {addr:#x}), {abs(off):#x} bytes {'back' if off < 0 else 'ahead'}, "
+        right = ERANGE if not -evidence.isa.reach <= off < evidence.isa.reach else EINVAL if (
+            addr | ip) & 3 else 0
+        said = (
+            f"insn_call({ip:#x}, {addr:#x}), {abs(off):#x} bytes {'back' if off < 0 else 'ahead'}, "
+        )
         if _error(answer.v[0]) != right:
             must = f"-{errorcode[right]}" if right else "0"
-            return Finding(said + f"returned {_returned(answer.v[0])}: it must return {must}", seq=question.seq, mistake="wrong-reach")
+            return Finding(said + f"returned {_returned(answer.v[0])}: it must return {must}",
+                           seq=question.seq, mistake="wrong-reach")
         if not right and word.v[0] & 0xFFFFFFFF != (
             want := evidence.kernel.isa.call(ip, addr, link)
         ):
-            return Finding(said + f"made the instruction {word.v[0] & 0xFFFFFFFF:08x}, {evidence.kernel.disassemble(ip, word.v[0] & 0xFFFFFFFF)}: it must be {want:08x}",
-                           seq=question.seq)
+            return Finding(
+                said +
+                f"made the instruction {word.v[0] & 0xFFFFFFFF:08x}, "
+                f"{evidence.kernel.disassemble(ip, word.v[0] & 0xFFFFFFFF)}: it must be {want:08x}",
+                seq=question.seq)
     return None
 
 
@@ -134,8 +172,10 @@ def once(evidence: Evidence) -> Finding | None:
     for batch in evidence.truth.batches:
         syncs = [seq for name, seq in batch.steps if name == "arch_sync_all"]
         if len(syncs) > 1:
-            return Finding(f"the batch of {len(batch.stores)} patches on CPU {batch.vcpu} called arch_sync_all {len(syncs)} times: "
-                           "one call is enough for the whole batch", seq=syncs[1])
+            return Finding(
+                f"the batch of {len(batch.stores)} patches on CPU {batch.vcpu} called "
+                f"arch_sync_all {len(syncs)} times: "
+                "one call is enough for the whole batch", seq=syncs[1])
     return None
 
 
@@ -143,30 +183,44 @@ def refused(evidence: Evidence) -> Finding | None:
     """A site that holds an unexpected word is reported and not written, and nothing is traced."""
     was, kernel = evidence.spoilt, evidence.kernel
     if not was or not was.text:
-        return Finding("the boot ended before the harness had changed the word at a call site, which the kernel must then refuse to write")
+        return Finding(
+            "the boot ended before the harness had changed the word at a call site, which the "
+            "kernel must then refuse to write"
+        )
     site, name = was.site, was.site.function.name
     found = word_in(kernel, was.text, site.address)
     if found != was.word:
         wanted, before = ("no longer traced", "call") if evidence.smp > 1 else ("traced", "nop")
-        return Finding(f"{name} was to be {wanted}, and its call site held another word than the {before}. That word was overwritten, and must be left as it was", site=[
-            f"{name} at {site.address:#x}", f"was        {was.word:08x}  {kernel.disassemble(site.address, was.word)}",
-            f"became     {found:08x}  {kernel.disassemble(site.address, found)}"], mistake="wrote-without-looking")
+        return Finding(
+            f"{name} was to be {wanted}, and its call site held another word than the {before}. "
+            f"That word was overwritten, and must be left as it was",
+            site=[
+                f"{name} at {site.address:#x}",
+                f"was        {was.word:08x}  {kernel.disassemble(site.address, was.word)}",
+                f"became     {found:08x}  {kernel.disassemble(site.address, found)}"
+            ], mistake="wrote-without-looking")
     if f"refused to write the call site of {name} " not in was.printed:
-        return Finding(f"the call site of {name} held another word than the {'call' if evidence.smp > 1 else 'nop'}, and the kernel did not report it")
+        return Finding(
+            f"the call site of {name} held another word than the "
+            f"{'call' if evidence.smp > 1 else 'nop'}, and the kernel did not report it"
+        )
     changed = foreign(kernel, kernel.differing(was.text, evidence.rest_text), {site.address})
     if changed:
-        return Finding(f"a site was refused, and text was changed elsewhere: {kernel.name_at(changed[0])}")
+        return Finding(
+            f"a site was refused, and text was changed elsewhere: {kernel.name_at(changed[0])}")
     ran = [call for call in during(was, evidence.truth.calls) if traced(evidence, call)]
     if ran:
         return Finding(f"a site was refused, and {ran[0].name} called the tracer", seq=ran[0].seq)
     want = expected_run(was.seed, evidence.smp).line
-    return None if want in was.output else Finding(f"a site was refused, and then the workload did not print '{want}'")
+    return None if want in was.output else Finding(
+        f"a site was refused, and then the workload did not print '{want}'")
 
 
 # ---- mistakes with a name -----------------------------------------------------------
 
 def _words(evidence: Evidence) -> Iterator[tuple[int, int]]:
-    """The words in call sites while a tracer was on, from memory and as executed, without the word that the harness wrote."""
+    """The words in call sites while a tracer was on, from memory and as executed, without the word
+    that the harness wrote."""
     for phase in evidence.on():
         for site in evidence.kernel.sites if phase.text else []:
             yield site.address, word_in(evidence.kernel, phase.text, site.address)
@@ -188,7 +242,8 @@ def _wrong_call(evidence: Evidence) -> str:
             far = jump[0] - address
             if evidence.isa.scattered:
                 return "scattered-immediate"
-            return "offset-in-bytes" if any((far - 4 * (stub - address)) % (1 << 28) == 0 for stub in known) else ""
+            return "offset-in-bytes" if any(
+                (far - 4 * (stub - address)) % (1 << 28) == 0 for stub in known) else ""
     return ""
 
 
@@ -197,13 +252,18 @@ def _call(evidence: Evidence, finding: Finding) -> str:
 
 
 def _half_a_pair(evidence: Evidence, finding: Finding) -> str:
-    stay = all(word_in(evidence.kernel, evidence.text_at_boot, s.address - 4) == evidence.kernel.word(s.address - 4) for s in evidence.kernel.sites)
+    stay = all(
+        word_in(evidence.kernel, evidence.text_at_boot, s.address -
+                4) == evidence.kernel.word(s.address - 4) for s in evidence.kernel.sites)
     return "pair-half-rewritten" if evidence.isa.pair and stay else ""
 
 
 def _restored(evidence: Evidence, finding: Finding) -> str:
     """Call sites still hold calls although no tracer is on."""
-    left = any(calls_tracer(evidence.kernel, s.address, word_in(evidence.kernel, evidence.text_at_end, s.address)) for s in evidence.kernel.sites)
+    left = any(
+        calls_tracer(evidence.kernel, s.address,
+                     word_in(evidence.kernel, evidence.text_at_end, s.address))
+        for s in evidence.kernel.sites)
     return "never-restored" if left else ""
 
 
@@ -212,17 +272,21 @@ def _unnamed(evidence: Evidence, finding: Finding) -> str:
     caller = any(
         traced(evidence, call) for phase in evidence.on() for call in evidence.calls(phase)
     )
-    return "tracer-not-named" if caller and evidence.truth.hits["ftrace_stub"] and not evidence.truth.callbacks else ""
+    return "tracer-not-named" if caller and evidence.truth.hits[
+        "ftrace_stub"] and not evidence.truth.callbacks else ""
 
 
 def ended(evidence: Evidence) -> str:
     fault, (lo, hi) = faults.last(evidence), evidence.kernel.text
-    if evidence.verdict == Verdict.PANIC and fault and fault.access == "write" and lo <= fault.address < hi:
+    if (evidence.verdict == Verdict.PANIC and fault and fault.access == "write"
+            and lo <= fault.address < hi):
         return "wrote-through-text"
-    if evidence.verdict == Verdict.PANIC and fault and fault.access == "write" and 0 <= fault.address - ALIAS_BASE < hi - lo:
+    if (evidence.verdict == Verdict.PANIC and fault and fault.access == "write"
+            and 0 <= fault.address - ALIAS_BASE < hi - lo):
         return "alias-not-open"
     caller, context = faults.panicked(evidence)
-    if caller in ("set_alias", "text_alias_open", "text_alias_close") or caller in ("schedule", "yield", "do_idle") and context & PREEMPTED:
+    if caller in ("set_alias", "text_alias_open", "text_alias_close"
+                  ) or caller in ("schedule", "yield", "do_idle") and context & PREEMPTED:
         return "preemption-unpaired"
     if _wrong_call(evidence):
         return _wrong_call(evidence)
@@ -235,13 +299,17 @@ def ended(evidence: Evidence) -> str:
 
 MISTAKES = {
     "no-synchronisation": "a batch returns before every CPU has synchronised",
-    "no-line-maintenance": "a written line is not cleaned out of the data cache, or not invalidated in the instruction cache",
+    "no-line-maintenance": "a written line is not cleaned out of the data cache, or not "
+                           "invalidated in the instruction cache",
     "wrote-without-looking": "a word of text is overwritten without being read first",
-    "wrote-through-text": "the store goes to the address at which the code is executed, and not to its alias",
+    "wrote-through-text": "the store goes to the address at which the code is executed, and not to "
+                          "its alias",
     "scattered-immediate": "the parts of jal's immediate are in the wrong bits",
     "offset-in-bytes": "bl's offset is in bytes, and must be in words",
-    "wrong-link": "a site's call leaves its return address in another register than the one that ftrace_caller reads",
-    "return-address-lost": "ftrace_caller returns to the address that its own call left in the link register",
+    "wrong-link": "a site's call leaves its return address in another register than the one that "
+                  "ftrace_caller reads",
+    "return-address-lost": "ftrace_caller returns to the address that its own call left in the "
+                           "link register",
     "went-astray": "ftrace_caller jumps to an address without code, and not back to the call site",
     "argument-clobbered": "an argument register does not come back as it was",
     "frame-pointer-lost": "the frame pointer does not come back as it was",
@@ -254,18 +322,24 @@ MISTAKES = {
     "alias-not-open": "text is written through its alias before the alias is open",
     "alias-left-open": "text is still writable after the batch",
     "never-restored": "the sites do not become nops again",
-    "wrong-reach": "insn_call accepts an address that is out of reach or misaligned, or refuses one that is not",
-    "end-of-text-missed": "the end of text is not checked rightly: an address after it is accepted, or the last word is refused",
+    "wrong-reach": "insn_call accepts an address that is out of reach or misaligned, or refuses "
+                   "one that is not",
+    "end-of-text-missed": "the end of text is not checked rightly: an address after it is "
+                          "accepted, or the last word is refused",
     "preemption-unpaired": "a batch lacks its preempt_disable() or its preempt_enable()",
 }
 ADVICE = {"unsigned-offset"}
 
 LOOKS = seen_once("load of a word of text by the tracer", lambda e: len(e.truth.looks), 100)
-ALIAS = seen_once("search of the page tables for a writable mapping of text", lambda e: len(e.alias), 4)
-REFUSED_ALL = seen_once("answer of a patching function to a request that it must refuse", lambda e: len(e.truth.asked(*PATCHERS)), len(REFUSALS))
+ALIAS = seen_once("search of the page tables for a writable mapping of text",
+                  lambda e: len(e.alias), 4)
+REFUSED_ALL = seen_once("answer of a patching function to a request that it must refuse",
+                        lambda e: len(e.truth.asked(*PATCHERS)), len(REFUSALS))
 ENCODED = seen_once("call of insn_call", lambda e: len(e.truth.asked(ENCODER[1])), 11)
-REFUSED = Coverage("call of the workload while a call site held an unexpected word", lambda e: [
-    Amount("", len(during(e.spoilt, e.truth.calls)), half_of_run(e, e.spoilt.seed))] if e.spoilt else [])
+REFUSED = Coverage(
+    "call of the workload while a call site held an unexpected word",
+    lambda e: [Amount("", len(during(e.spoilt, e.truth.calls)), half_of_run(e, e.spoilt.seed))]
+    if e.spoilt else [])
 
 CHECKS = {
     "called": named(something_called, _call),
@@ -275,19 +349,23 @@ CHECKS = {
     "filter": all_of(only_selected, every_site),
     "silent": silent_trampolines,
     "restored": named(rest_at_end, _half_a_pair, _restored),
-    "writer": all_of(written_by_patcher, alias_closed, looked_before, in_batches, text_alone, encoded),
+    "writer": all_of(written_by_patcher, alias_closed, looked_before, in_batches, text_alone,
+                     encoded),
     "refused": refused,
     "one CPU": named(all_of(three_agree, right_parents), _unnamed),
     "four CPUs": named(all_of(three_agree, right_parents), _unnamed),
-    "synchronised": all_of(named(synchronised, of_kind(Defect.NO_LINE_MAINTENANCE, "no-line-maintenance"), of_kind(Defect.NOT_SYNCHRONISED, "no-synchronisation")), once),
+    "synchronised": all_of(
+        named(synchronised, of_kind(Defect.NO_LINE_MAINTENANCE, "no-line-maintenance"),
+              of_kind(Defect.NOT_SYNCHRONISED, "no-synchronisation")), once),
     "schedules": all_of(as_linked, right_under_schedules),
 }
 
 ON, OFF = "echo function > current_tracer", "echo nop > current_tracer"
 SCHEDULES = (
-    Change("on", ON, "register_ftrace_function", first=("echo calls_traced > set_ftrace_filter",), last=("echo > set_ftrace_filter",),
-           after=(OFF,), comes=frozenset({TRACER})),
-    Change("off", OFF, "unregister_ftrace_function", first=("echo calls_traced > set_ftrace_filter",), last=("echo > set_ftrace_filter",),
+    Change("on", ON, "register_ftrace_function", first=("echo calls_traced > set_ftrace_filter",),
+           last=("echo > set_ftrace_filter",), after=(OFF,), comes=frozenset({TRACER})),
+    Change("off", OFF, "unregister_ftrace_function",
+           first=("echo calls_traced > set_ftrace_filter",), last=("echo > set_ftrace_filter",),
            before=(ON,), goes=frozenset({TRACER})),
 )
 

@@ -1,5 +1,5 @@
-"""Lab 4: the check of each rung, and the mistakes that it names. Its own checks are about several ops: the calls for which they run,
-and what they change.
+"""Lab 4: the check of each rung, and the mistakes that it names. Its own checks are about several
+ops: the calls for which they run, and what they change.
 
 Only the workload's result and the refusal of an op are read from the console.
 The sites, the ops that ran, and the values that the ops and the workload's
@@ -14,19 +14,26 @@ import statistics
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from grading.checks.checks import (all_of, argument, calls_while_on, every_site, first_difference, first_of, lives, named, not_started, of_kind, only_selected, rest_at_boot, rest_at_end, result_printed, right_arguments,
-                            right_parents, right_result, silent_trampolines, something_called, synchronised, three_agree,
-                            within, wrong_argument)
+from grading.checks.checks import (all_of, argument, calls_while_on, every_site, first_difference,
+                                   first_of, lives, named, not_started, of_kind, only_selected,
+                                   rest_at_boot, rest_at_end, result_printed, right_arguments,
+                                   right_parents, right_result, silent_trampolines,
+                                   something_called, synchronised, three_agree, within,
+                                   wrong_argument)
 from grading.checks.console_checks import lives_and_traces, printed_as_expected
-from grading.checks.entry import callers_seen, clashes, disabled_left_alone, entry_calls, own_functions_kept, ready_before_sites, registers_changed, registers_found, registers_seen, return_taken, stubs_filled, switched_off, while_published
+from grading.checks.entry import (callers_seen, clashes, disabled_left_alone, entry_calls,
+                                  own_functions_kept, ready_before_sites, registers_changed,
+                                  registers_found, registers_seen, return_taken, stubs_filled,
+                                  switched_off, while_published)
 from grading.checks.faults import astray, back_into, lock_misused
 from grading.checks.integrity import as_linked
 from grading.checks.schedule_checks import PLAYED, TRACER, right_under_schedules
 from grading.evidence.evidence import Evidence, during, once
 from grading.evidence.finding import Defect, Finding, seq_at, side_by_side
 from grading.stimulus.schedules import Change
-from grading.checks.seen import (ANYTHING_CALLED, POWERED_OFF, TEXT_AT_BOOT, TEXT_AT_END, Amount, Coverage, arguments, batches, called, called_back, half_of_run, once as seen_once,
-                          printed, ran, registers, text_of, text_traced)
+from grading.checks.seen import (ANYTHING_CALLED, POWERED_OFF, TEXT_AT_BOOT, TEXT_AT_END, Amount,
+                                 Coverage, arguments, batches, called, called_back, half_of_run,
+                                 once as seen_once, printed, ran, registers, text_of, text_traced)
 from grading.checks.order import filter_replaced, ops_published, ops_withdrawn
 from grading.checks.registers import spoilt
 from grading.stimulus.trials import FUNCTIONS, MASK, Op, Trial
@@ -53,9 +60,11 @@ class TrialEvidence:
         return (call for mine in self.calls.values() for call in mine if call.name in VALUED)
 
     def numbers(self, call: Call) -> list[int]:
-        """The numbers of the ops that ran, from their third argument; -1: another op than the shell's eight."""
+        """The numbers of the ops that ran, from their third argument; -1: another op than the
+        shell's eight."""
         lo, hi = self.evidence.kernel.extent("hand_ops")
-        return [(r.v[2] - lo) * OPS // (hi - lo) if lo <= r.v[2] < hi else -1 for r in call.callbacks]
+        return [(r.v[2] - lo) * OPS // (hi - lo) if lo <= r.v[2] < hi else -1
+                for r in call.callbacks]
 
     def of(self, call: Call) -> list[int]:
         """The numbers of the ops that should have run."""
@@ -68,7 +77,10 @@ def evidence_of(evidence: Evidence, trial: Trial) -> TrialEvidence:
     for call in evidence.calls(trial):
         found.setdefault((call.vcpu if call.level else call.thread, call.level), []).append(call)
     calls = {_name(_workload(mine)[0]): mine for mine in found.values() if _workload(mine)}
-    return TrialEvidence(evidence, trial, trial.expected(evidence.smp), calls, {s.function.name: trial.of(s.function.name) for s in evidence.kernel.sites})
+    return TrialEvidence(
+        evidence, trial, trial.expected(evidence.smp), calls,
+        {s.function.name: trial.of(s.function.name)
+         for s in evidence.kernel.sites})
 
 
 def _name(call: Call) -> str:
@@ -82,32 +94,42 @@ def _workload(mine: list[Call]) -> list[Call]:
 
 
 def _received(call: Call) -> tuple[int, ...]:
-    """The known arguments, as the function's body found them; empty if another function ran instead."""
+    """The known arguments, as the function's body found them; empty if another function ran
+    instead."""
     own = call.landed and call.landed.addr == call.site.address + 4
-    return tuple(call.arguments[n] for n in PASSED.get(call.name, (1,))) if own and call.name in VALUED else ()
+    return tuple(call.arguments[n]
+                 for n in PASSED.get(call.name, (1,))) if own and call.name in VALUED else ()
 
 
 def _shown(isa: Isa, function: str, values: Sequence[int]) -> str:
-    shown = " ".join(f"{isa.names[isa.arguments[n]]}={v:#x}" for n, v in zip(PASSED.get(function, (1,)), values))
+    shown = " ".join(f"{isa.names[isa.arguments[n]]}={v:#x}"
+                     for n, v in zip(PASSED.get(function, (1,)), values))
     return function + (f" received {shown}" if shown else "")
 
 
 # ---- the workload runs as the ops change it ------------------------------------
 
 def _goes_as_changed(h: TrialEvidence) -> Finding | None:
-    """The calls are the expected ones, in order and with the expected arguments; then the program's result is right."""
-    return (first_of(_context_goes(h, name, calls, _workload(h.calls.get(name, []))) for name, calls in h.run.contexts.items())
+    """The calls are the expected ones, in order and with the expected arguments; then the program's
+    result is right."""
+    return (first_of(
+        _context_goes(h, name, calls, _workload(h.calls.get(name, [])))
+        for name, calls in h.run.contexts.items())
             or within(h.trial, result_printed(h.trial.name, h.run, h.trial.output)))
 
 
-def _context_goes(h: TrialEvidence, name: str, calls: list[ExpectedCall], mine: list[Call]) -> Finding | None:
-    at = first_difference([(c.function, c.received) for c in calls], [(c.name, _received(c)) for c in mine])
+def _context_goes(h: TrialEvidence, name: str, calls: list[ExpectedCall],
+                  mine: list[Call]) -> Finding | None:
+    at = first_difference([(c.function, c.received) for c in calls],
+                          [(c.name, _received(c)) for c in mine])
     if at == len(calls) == len(mine):
         return None
     isa = h.evidence.isa
-    rows = side_by_side([_shown(isa, c.name, _received(c)) for c in mine], [_shown(isa, c.function, c.received) for c in calls], at)
+    rows = side_by_side([_shown(isa, c.name, _received(c)) for c in mine],
+                        [_shown(isa, c.function, c.received) for c in calls], at)
     why, kind = _why(h, calls, at, mine)
-    return Finding(f"{h.trial.name}, {name}, call {at}: {why}", rows, ("executed", "expected"), seq=seq_at(mine, at), kind=kind)
+    return Finding(f"{h.trial.name}, {name}, call {at}: {why}", rows, ("executed", "expected"),
+                   seq=seq_at(mine, at), kind=kind)
 
 
 def _unheard(h: TrialEvidence, call: Call | None, ops: list[Op]) -> str:
@@ -120,7 +142,8 @@ NOT_CALLED = "was not called: its stub, ftrace_caller or the list did not reach 
 GOES_ON = "a traced function continues at the address that the callback left in regs->pc"
 
 
-def _why(h: TrialEvidence, calls: list[ExpectedCall], at: int, mine: list[Call]) -> tuple[str, Defect]:
+def _why(h: TrialEvidence, calls: list[ExpectedCall], at: int,
+         mine: list[Call]) -> tuple[str, Defect]:
     trial, want = h.trial, calls[at] if at < len(calls) else None
     got = mine[at] if at < len(mine) else None
     if want and got and want.function == got.name:
@@ -131,25 +154,38 @@ def _why(h: TrialEvidence, calls: list[ExpectedCall], at: int, mine: list[Call])
     if patch and _unheard(h, mine[at - 1] if at <= len(mine) else None, [patch]):
         return f"{patch} replaces {before} by {patch.target}, and {NOT_CALLED}", Defect.OTHER
     if patch:
-        return f"{patch} sets regs->pc so that {patch.target} runs instead of {before}, and after the call site of {before} {ran} ran: {GOES_ON}", Defect.PC_NOT_TAKEN
-    return (f"{want.function if want else 'nothing'} must be called, and {ran} was: which functions a function calls follows from the "
-            "arguments that it received"), Defect.OTHER
+        return (
+            f"{patch} sets regs->pc so that {patch.target} runs instead of {before}, and after the "
+            f"call site of {before} {ran} ran: {GOES_ON}",
+            Defect.PC_NOT_TAKEN)
+    return (
+        f"{want.function if want else 'nothing'} must be called, and {ran} was: which functions a "
+        f"function calls follows from the "
+        "arguments that it received"), Defect.OTHER
 
 
 def _why_values(h: TrialEvidence, want: ExpectedCall, got: Call) -> tuple[str, Defect]:
     trial, received = h.trial, _received(got)
     patch = next(iter(trial.of(want.function, "patch")), None)
     if patch and _unheard(h, got, [patch]):
-        return f"the body of {want.function} ran: {patch} replaces it by {patch.target}, and {NOT_CALLED}", Defect.OTHER
+        return (
+            f"the body of {want.function} ran: {patch} replaces it by {patch.target}, and "
+            f"{NOT_CALLED}",
+            Defect.OTHER)
     if patch:
-        return f"the body of {want.function} ran, and {patch} sets regs->pc so that {patch.target} runs instead: {GOES_ON}", Defect.PC_NOT_TAKEN
+        return (
+            f"the body of {want.function} ran, and {patch} sets regs->pc so that {patch.target} "
+            f"runs instead: {GOES_ON}",
+            Defect.PC_NOT_TAKEN)
     if len(received) != len(want.received):
         return f"the body of {want.function} did not run after its call site", Defect.OTHER
     i = first_difference(received, want.received)
     number = PASSED.get(want.function, (1,))[i]
     adds = trial.of(want.function, "add")
-    why = (f"{want.function} received {received[i]:#x} as {argument(h.evidence.isa, number)}, and must receive "
-           f"{want.received[i]:#x}")
+    why = (
+        f"{want.function} received {received[i]:#x} as {argument(h.evidence.isa, number)}, and "
+        f"must receive "
+        f"{want.received[i]:#x}")
     passed = (want.received[i] - number * sum(op.value for op in adds)) & MASK
     if not adds:
         return why + ": no op changes it", Defect.OTHER
@@ -160,13 +196,17 @@ def _why_values(h: TrialEvidence, want: ExpectedCall, got: Call) -> tuple[str, D
     why = f"{why}: the caller passed {passed:#x}, {who}"
     if received[i] != passed:
         return why, Defect.OTHER
-    return f"{why}. The function received what the caller passed: the changed register was not loaded back", Defect.NOT_LOADED_BACK
+    return (
+        f"{why}. The function received what the caller passed: the changed register was not loaded "
+        f"back",
+        Defect.NOT_LOADED_BACK)
 
 
 # ---- each op is called for its own functions ------------------------------------
 
 def _right_ops(h: TrialEvidence) -> Finding | None:
-    """At each call exactly the ops whose filter has the function ran, each once, and each saw the changes of the ops before it."""
+    """At each call exactly the ops whose filter has the function ran, each once, and each saw the
+    changes of the ops before it."""
     for name, mine in h.calls.items():
         expected = iter(h.run.contexts.get(name, []))
         for at, call in enumerate(mine):
@@ -176,7 +216,8 @@ def _right_ops(h: TrialEvidence) -> Finding | None:
                 near = mine[max(0, at - 3):at + 4]
                 finding.why = f"{h.trial.name}, {name}, {call.name}: {finding.why}"
                 finding.rows = side_by_side([f"{c.name}: {_listed(h.numbers(c))}" for c in near],
-                                            [f"{c.name}: {_listed(h.of(c))}" for c in near], min(at, 3))
+                                            [f"{c.name}: {_listed(h.of(c))}" for c in near],
+                                            min(at, 3))
                 finding.columns = ("ops that were called", "ops that trace it")
                 return finding
     return None
@@ -196,7 +237,8 @@ def _ops_of(h: TrialEvidence, call: Call) -> Finding | None:
             return Finding(f"op {number} was called, and is not registered")
         if by_number[number] not in have:
             words = " ".join(by_number[number].words)
-            return Finding(f"op {number} was called, and its filter '{words}' does not have the function")
+            return Finding(
+                f"op {number} was called, and its filter '{words}' does not have the function")
         if ran.count(number) > 1:
             return Finding(f"op {number} was called {ran.count(number)} times for one call")
     missing = next(op for op in have if op.number not in ran)
@@ -219,7 +261,8 @@ def _values_of(h: TrialEvidence, call: Call, want: ExpectedCall | None) -> Findi
 # ---- an op costs nothing where it does not trace ---------------------------------
 
 def _own_stubs(h: TrialEvidence) -> Finding | None:
-    """A site that only one op traces calls that op's own stub; a site that no op traces holds the nop."""
+    """A site that only one op traces calls that op's own stub; a site that no op traces holds the
+    nop."""
     stub_of: dict[int, int] = {}  # by op
     kernel, known = h.evidence.kernel, set(stubs(h.evidence.kernel))
     for call in h.all():
@@ -230,24 +273,33 @@ def _own_stubs(h: TrialEvidence) -> Finding | None:
         if have and (not jump or jump[0] not in known):
             return _site(h, call, "an op traces it, and its site calls no stub")
         if jump and len(have) == 1 and stub_of.setdefault(have[0].number, jump[0]) != jump[0]:
-            return _site(h, call, f"{have[0]} alone traces it, and another function that it alone traces calls "
-                         f"{kernel.name_at(stub_of[have[0].number])}")
+            return _site(
+                h, call,
+                f"{have[0]} alone traces it, and another function that it alone traces calls "
+                f"{kernel.name_at(stub_of[have[0].number])}")
     for a, b in itertools.combinations(sorted(stub_of), 2):
         if stub_of[a] == stub_of[b]:
-            return Finding(f"{h.trial.name}: sites that op {a} alone traces and sites that op {b} alone traces all call "
-                           f"{kernel.name_at(stub_of[a])}: each op has a stub of its own", began=h.trial.first, kind=Defect.COSTS_MORE)
+            return Finding(
+                f"{h.trial.name}: sites that op {a} alone traces and sites that op {b} alone "
+                f"traces all call "
+                f"{kernel.name_at(stub_of[a])}: each op has a stub of its own", began=h.trial.first,
+                kind=Defect.COSTS_MORE)
     return None
 
 
 def _site(h: TrialEvidence, call: Call, why: str) -> Finding:
-    return Finding(f"{h.trial.name}, {call.name}: {why}", site=[
-        f"{call.name} at {call.site.address:#x}, on CPU {call.vcpu}",
-        f"was  {call.word:08x}  {h.evidence.kernel.disassemble(call.site.address, call.word)}"], seq=call.seq)
+    return Finding(
+        f"{h.trial.name}, {call.name}: {why}", site=[
+            f"{call.name} at {call.site.address:#x}, on CPU {call.vcpu}",
+            f"was  {call.word:08x}  {h.evidence.kernel.disassemble(call.site.address, call.word)}"
+        ], seq=call.seq)
 
 
 def _cost(h: TrialEvidence, op: Op) -> tuple[int, str]:
-    """The usual number of instructions from a site that only this op traces to the op, and the name of such a function."""
-    costs = [(call.callbacks[0].insns - call.insns, call.name) for call in h.all() if h.ops[call.name] == [op] and call.callbacks]
+    """The usual number of instructions from a site that only this op traces to the op, and the name
+    of such a function."""
+    costs = [(call.callbacks[0].insns - call.insns, call.name) for call in h.all()
+             if h.ops[call.name] == [op] and call.callbacks]
     return statistics.mode(costs) if costs else (0, "")
 
 
@@ -256,8 +308,10 @@ def _same_cost(many: TrialEvidence, fewer: TrialEvidence) -> Finding | None:
         (before, name), (after, other) = _cost(many, op), _cost(fewer, op)
         if before and after and before != after:
             return Finding(
-                f"{op} alone traces {name}. From the call site to the op there were {before} instructions while "
-                f"{len(many.trial.ops)} ops were registered, and {after} (at {other}) while {len(fewer.trial.ops)} were: an op "
+                f"{op} alone traces {name}. From the call site to the op there were {before} "
+                f"instructions while "
+                f"{len(many.trial.ops)} ops were registered, and {after} (at {other}) while "
+                f"{len(fewer.trial.ops)} were: an op "
                 "must cost nothing where it does not trace", kind=Defect.COSTS_MORE)
     return None
 
@@ -270,7 +324,8 @@ def _trial(evidence: Evidence, name: str) -> Trial | None:
 
 def _made(trial: Trial) -> Finding | None:
     """A finding if one of the trial's ops could not be registered."""
-    return Finding(f"{trial.name}: {trial.unmade}. So its effects could not be checked", began=trial.first) if trial.unmade else None
+    return Finding(f"{trial.name}: {trial.unmade}. So its effects could not be checked",
+                   began=trial.first) if trial.unmade else None
 
 
 def _as_the_ops_say(h: TrialEvidence) -> Finding | None:
@@ -281,7 +336,10 @@ def reached(evidence: Evidence) -> Finding | None:
     """At least one traced call came to a callback."""
     if any(during(phase, evidence.truth.callbacks) for phase in evidence.on()):
         return None
-    return Finding("traced functions found calls at their sites, but no callback was called: ftrace_caller must call slot->func")
+    return Finding(
+        "traced functions found calls at their sites, but no callback was called: ftrace_caller "
+        "must call slot->func"
+    )
 
 
 def lives_with_ops(evidence: Evidence) -> Finding | None:
@@ -295,7 +353,10 @@ def lives_with_ops(evidence: Evidence) -> Finding | None:
         and complaint.error == "ENOSYS"
         and not not_started(evidence)
     ):
-        finding.why = f"'{complaint.line}' was refused with {complaint.error}: an op that traces a function of another op needs change_shared"
+        finding.why = (
+            f"'{complaint.line}' was refused with {complaint.error}: an op that traces a function "
+            f"of another op needs change_shared"
+        )
     return finding
 
 
@@ -325,15 +386,21 @@ def one_patches(evidence: Evidence) -> Finding | None:
     if trial.unmade:
         return _made(trial)
     if "EBUSY" not in trial.printed:
-        both = sorted(trial.refused.names & {n for op in trial.ops if op.does == "patch" for n in op.names})
-        return Finding(f"{trial.name}: two ops that may change pc were to trace {both[0]}, and the second must be refused "
-                       f"with EBUSY; '{trial.refused.command}' " + (f"printed: {trial.printed}" if trial.printed else "was accepted"),
-                       began=trial.first, kind=Defect.OTHER if trial.printed else Defect.NOT_REFUSED)
+        both = sorted(trial.refused.names
+                      & {n
+                         for op in trial.ops if op.does == "patch" for n in op.names})
+        return Finding(
+            f"{trial.name}: two ops that may change pc were to trace {both[0]}, and the second "
+            f"must be refused "
+            f"with EBUSY; '{trial.refused.command}' " +
+            (f"printed: {trial.printed}" if trial.printed else "was accepted"), began=trial.first,
+            kind=Defect.OTHER if trial.printed else Defect.NOT_REFUSED)
     return None
 
 
 def many_ops(evidence: Evidence) -> Finding | None:
-    """Each op runs for its own functions only, and costs nothing elsewhere; unregistering an op does not affect the others."""
+    """Each op runs for its own functions only, and costs nothing elsewhere; unregistering an op
+    does not affect the others."""
     trials = _trial(evidence, "many ops"), _trial(evidence, "fewer ops")
     if not trials[0] or not trials[1]:
         return Finding("no op was registered")
@@ -346,23 +413,30 @@ def many_ops(evidence: Evidence) -> Finding | None:
 
 
 def listed(evidence: Evidence) -> Finding | None:
-    """enabled_functions lists exactly the selected functions, and the filters' files list the functions that were written there."""
+    """enabled_functions lists exactly the selected functions, and the filters' files list the
+    functions that were written there."""
     for phase in evidence.on():
         assert phase.filter
         names = [s.function.name for s in evidence.kernel.sites]
-        files = {"enabled_functions": [n for n in names if n in phase.filter.names], "set_ftrace_filter": _written(names, phase.filter.filter, "all functions enabled"),
-                 "set_ftrace_notrace": _written(names, phase.filter.notrace, "no functions disabled")}
+        files = {
+            "enabled_functions": [n for n in names if n in phase.filter.names],
+            "set_ftrace_filter": _written(names, phase.filter.filter, "all functions enabled"),
+            "set_ftrace_notrace": _written(names, phase.filter.notrace, "no functions disabled")
+        }
         for file, want in files.items():
             got = phase.listed(file)
             if got != want:
                 rows = side_by_side(got, want, first_difference(want, got))
-                return Finding(f"{phase.name}: {file} has {len(got)} lines, and must have {len(want)}", rows, ("printed", "selected"),
-                               began=phase.first, mistake="filter-not-read-back" if file != "enabled_functions" else "")
+                return Finding(
+                    f"{phase.name}: {file} has {len(got)} lines, and must have {len(want)}", rows,
+                    ("printed", "selected"), began=phase.first,
+                    mistake="filter-not-read-back" if file != "enabled_functions" else "")
     return None
 
 
 def _written(names: list[str], globs: str, none: str) -> list[str]:
-    return [n for n in names if any(fnmatch.fnmatchcase(n, glob) for glob in globs.split())] or [f"#### {none} ####"]
+    return [n for n in names if any(fnmatch.fnmatchcase(n, glob)
+                                    for glob in globs.split())] or [f"#### {none} ####"]
 
 
 # ---- mistakes with a name -----------------------------------------------------------
@@ -376,7 +450,8 @@ def _shared(evidence: Evidence, finding: Finding) -> str:
     steps = [
         (len(h.ops[call.name]), len(call.callbacks)) for h in _trials(evidence) for call in h.all()
     ]
-    several, alone = [ran for have, ran in steps if have > 1], [ran for have, ran in steps if have == 1]
+    several, alone = [ran for have, ran in steps
+                      if have > 1], [ran for have, ran in steps if have == 1]
     return "ip-off-by-one-instruction" if several and not any(several) and any(alone) else ""
 
 
@@ -388,25 +463,35 @@ def _ran(h: TrialEvidence, call: Call) -> list[Op]:
 
 def _both_patch(evidence: Evidence, finding: Finding) -> str:
     """The op that had to be refused was registered, and two ops that change pc ran for one call."""
-    both = any(sum(op.does == "patch" for op in _ran(h, call)) > 1 for h in _trials(evidence) for call in h.all())
+    both = any(
+        sum(op.does == "patch" for op in _ran(h, call)) > 1 for h in _trials(evidence)
+        for call in h.all())
     return "two-change-pc" if finding.kind == Defect.NOT_REFUSED and both else ""
 
 
 def _too_many(evidence: Evidence, finding: Finding) -> str:
-    """Ops ran for functions that are not in their filters, and only where several ops trace the function."""
-    wrong = [h.of(call) for h in _trials(evidence) for call in h.all() if any(call.name not in op.names for op in _ran(h, call))]
+    """Ops ran for functions that are not in their filters, and only where several ops trace the
+    function."""
+    wrong = [
+        h.of(call) for h in _trials(evidence) for call in h.all()
+        if any(call.name not in op.names for op in _ran(h, call))
+    ]
     return "list-asks-no-filter" if wrong and all(len(have) > 1 for have in wrong) else ""
 
 
 def _looks_on(evidence: Evidence, finding: Finding) -> str:
     """An op that may not change pc was refused, as if it could clash with an op that may."""
     trial = _trial(evidence, "live patch")
-    return "refused-without-a-clash" if trial and trial.lacks and trial.lacks.does == "see" and "EBUSY" in trial.unmade else ""
+    return ("refused-without-a-clash" if trial and trial.lacks and trial.lacks.does == "see"
+            and "EBUSY" in trial.unmade else "")
 
 
 def _gone(evidence: Evidence, finding: Finding) -> str:
     """An op did not run, but only after other ops were unregistered."""
-    bad = {h.trial.name for h in _trials(evidence) for call in h.all() if set(h.of(call)) - set(h.numbers(call))}
+    bad = {
+        h.trial.name
+        for h in _trials(evidence) for call in h.all() if set(h.of(call)) - set(h.numbers(call))
+    }
     return "last-op-not-found" if bad == {"fewer ops"} else ""
 
 
@@ -422,8 +507,11 @@ def _notrace(evidence: Evidence, finding: Finding) -> str:
         assert phase.filter
         if phase.filter.notrace and phase.text:
             rest, lo = evidence.rest_text, evidence.kernel.text[0]
-            refused = [s.address - lo for s in evidence.kernel.sites if s.function.name not in phase.filter.names
-                       and any(fnmatch.fnmatchcase(s.function.name, g) for g in phase.filter.notrace.split())]
+            refused = [
+                s.address - lo for s in evidence.kernel.sites
+                if s.function.name not in phase.filter.names and any(
+                    fnmatch.fnmatchcase(s.function.name, g) for g in phase.filter.notrace.split())
+            ]
             if refused and all(phase.text[a:a + 4] != rest[a:a + 4] for a in refused):
                 return "notrace-ignored"
     return ""
@@ -432,7 +520,8 @@ def _notrace(evidence: Evidence, finding: Finding) -> str:
 def ended(evidence: Evidence) -> str:
     if lock_misused(evidence):
         return lock_misused(evidence)
-    if any(lo <= evidence.kernel.address_of(name) < hi for name in evidence.stuck().values() for lo, hi in ordered_code(evidence.kernel)):
+    if any(lo <= evidence.kernel.address_of(name) < hi for name in evidence.stuck().values()
+           for lo, hi in ordered_code(evidence.kernel)):
         return "loop-without-end"
     if back_into(evidence, "ftrace_caller"):
         return "return-address-lost"
@@ -445,9 +534,11 @@ MISTAKES = {
     "change-not-loaded-back": "what the callback changed in regs is not loaded back",
     "return-address-lost": "the link register is not loaded back",
     "stack-not-given-back": "the stack pointer does not come back as it was",
-    "went-astray": "ftrace_caller jumps to an address at which there is no code, and not to regs->pc",
+    "went-astray": "ftrace_caller jumps to an address at which there is no code, and not to "
+                   "regs->pc",
     "sp-inside-the-frame": "regs->sp is not the sp at the call site",
-    "one-frame-record": "a stack walk from the callback does not find the traced function, or not its caller",
+    "one-frame-record": "a stack walk from the callback does not find the traced function, or not "
+                        "its caller",
     "pc-ignored": "the function continues after its call site, and not at regs->pc",
     "ip-off-by-one-instruction": "ip is not the address of the word that is toggled",
     "list-asks-no-filter": "the list calls every op, whatever its filter is",
@@ -468,18 +559,24 @@ MISTAKES = {
 SEE = "op 0 see calls_traced"
 ONLY, OTHER = ("echo calls_traced > set_ftrace_filter",), "echo wl_begin > set_ftrace_filter"
 SCHEDULES = (
-    Change("register", SEE, "register_ftrace_function", first=("op 1 see calls_traced",), last=("op 1 off",), after=("op 0 off",),
-           stays=frozenset({1}), comes=frozenset({0})),
-    Change("unregister", "op 0 off", "unregister_ftrace_function", first=("op 1 see calls_traced",), last=("op 1 off",), before=(SEE,),
-           stays=frozenset({1}), goes=frozenset({0})),
-    Change("unregister-last", "op 0 off", "unregister_ftrace_function", before=(SEE,), goes=frozenset({0})),
-    Change("filter", OTHER, "ftrace_filter_commit", first=(*ONLY, "echo function > current_tracer"), before=ONLY,
-           last=("echo nop > current_tracer", "echo > set_ftrace_filter"), goes=frozenset({TRACER})),
+    Change("register", SEE, "register_ftrace_function", first=("op 1 see calls_traced",),
+           last=("op 1 off",), after=("op 0 off",), stays=frozenset({1}), comes=frozenset({0})),
+    Change("unregister", "op 0 off", "unregister_ftrace_function", first=("op 1 see calls_traced",),
+           last=("op 1 off",), before=(SEE,), stays=frozenset({1}), goes=frozenset({0})),
+    Change("unregister-last", "op 0 off", "unregister_ftrace_function", before=(SEE,),
+           goes=frozenset({0})),
+    Change("filter", OTHER, "ftrace_filter_commit", first=(*ONLY, "echo function > current_tracer"),
+           before=ONLY, last=("echo nop > current_tracer", "echo > set_ftrace_filter"),
+           goes=frozenset({TRACER})),
 )
-ENTERED = seen_once("call of entry_traced with a tracer that sees and changes its registers", lambda e: len(entry_calls(e).keys() & {"seen", "changed"}), 2)
-SKIPPED = seen_once("call of entry_traced with two ops that return in its place", lambda e: len(entry_calls(e).keys() & {"skipped"}))
-READY = seen_once("call of text_alias_close whose site had just been written", lambda e: len(while_published(e)), 2)
-WAITED = seen_once("op that was unregistered, and whose sites were written", lambda e: len(switched_off(e)), 7)
+ENTERED = seen_once("call of entry_traced with a tracer that sees and changes its registers",
+                    lambda e: len(entry_calls(e).keys() & {"seen", "changed"}), 2)
+SKIPPED = seen_once("call of entry_traced with two ops that return in its place",
+                    lambda e: len(entry_calls(e).keys() & {"skipped"}))
+READY = seen_once("call of text_alias_close whose site had just been written",
+                  lambda e: len(while_published(e)), 2)
+WAITED = seen_once("op that was unregistered, and whose sites were written",
+                   lambda e: len(switched_off(e)), 7)
 
 
 def tried(name: str) -> Coverage:
@@ -487,21 +584,30 @@ def tried(name: str) -> Coverage:
     def amounts(evidence: Evidence) -> Iterator[Amount]:
         trial = _trial(evidence, name)
         if trial:
-            yield Amount(name, sum(len(_workload(calls)) for calls in evidence_of(evidence, trial).calls.values()), half_of_run(evidence, trial.seed))
+            yield Amount(
+                name,
+                sum(len(_workload(calls)) for calls in evidence_of(evidence, trial).calls.values()),
+                half_of_run(evidence, trial.seed))
     return Coverage("call of the workload with ops", amounts)
 
 
 def _costs(evidence: Evidence) -> Iterator[Amount]:
-    """Of each op that stays registered, calls that only this op traces were observed in both trials."""
+    """Of each op that stays registered, calls that only this op traces were observed in both
+    trials."""
     few, many = (_trial(evidence, name) for name in ("fewer ops", "many ops"))
     if not few or not many:
         return
     for op in few.ops:
         alone = any(len(few.of(name)) == len(many.of(name)) == 1 for name in op.names)
-        yield Amount(str(op), bool(_cost(evidence_of(evidence, many), op)[0] and _cost(evidence_of(evidence, few), op)[0]), alone)
+        yield Amount(
+            str(op),
+            bool(
+                _cost(evidence_of(evidence, many), op)[0]
+                and _cost(evidence_of(evidence, few), op)[0]), alone)
 
 
-COSTS = Coverage("pair of calls that one op alone traces, with more and with fewer ops registered,", _costs)
+COSTS = Coverage("pair of calls that one op alone traces, with more and with fewer ops registered,",
+                 _costs)
 
 CHECKS = {
     "called": all_of(something_called, reached),
@@ -509,9 +615,16 @@ CHECKS = {
     "off": all_of(rest_at_boot, silent_trampolines, rest_at_end),
     "filter": named(all_of(calls_while_on, only_selected, every_site, listed), _notrace),
     "arguments": named(all_of(registers_found, right_arguments, right_result), _argument),
-    "changed arguments": named(all_of(registers_seen, registers_changed, changed_arguments), _shared, _too_many, of_kind(Defect.NOT_LOADED_BACK, "change-not-loaded-back")),
-    "live patch": named(patched, _shared, _too_many, _looks_on, of_kind(Defect.PC_NOT_TAKEN, "pc-ignored")),
-    "many ops": named(all_of(many_ops, one_patches, own_functions_kept, clashes, return_taken, ready_before_sites, stubs_filled, disabled_left_alone, ops_published, ops_withdrawn, filter_replaced), _shared, _too_many, _both_patch, _looks_on, _gone, of_kind(Defect.COSTS_MORE, "every-op-through-the-list")),
+    "changed arguments": named(all_of(registers_seen, registers_changed, changed_arguments),
+                               _shared, _too_many,
+                               of_kind(Defect.NOT_LOADED_BACK, "change-not-loaded-back")),
+    "live patch": named(patched, _shared, _too_many, _looks_on,
+                        of_kind(Defect.PC_NOT_TAKEN, "pc-ignored")),
+    "many ops": named(
+        all_of(many_ops, one_patches, own_functions_kept, clashes, return_taken, ready_before_sites,
+               stubs_filled, disabled_left_alone, ops_published, ops_withdrawn, filter_replaced),
+        _shared, _too_many, _both_patch, _looks_on, _gone,
+        of_kind(Defect.COSTS_MORE, "every-op-through-the-list")),
     "one CPU": three_agree,
     "four CPUs": three_agree,
     "parents": all_of(callers_seen, right_parents),
@@ -519,10 +632,14 @@ CHECKS = {
     "schedules": all_of(as_linked, right_under_schedules),
 }
 
-OWN_FILTER = seen_once("change of the filter of an op that may change pc", lambda e: len(e.truth.asked("ftrace_set_filter")))
-REGISTERED = seen_once("op of kern/apps/entry.c that must be refused or has a disabled record", lambda e: len(e.truth.asked("register_ftrace_function")), 4)
+OWN_FILTER = seen_once("change of the filter of an op that may change pc",
+                       lambda e: len(e.truth.asked("ftrace_set_filter")))
+REGISTERED = seen_once("op of kern/apps/entry.c that must be refused or has a disabled record",
+                       lambda e: len(e.truth.asked("register_ftrace_function")), 4)
 
-CONSOLE = {"life": lives_and_traces, "one CPU": printed_as_expected, "four CPUs": printed_as_expected}
+CONSOLE = {
+    "life": lives_and_traces, "one CPU": printed_as_expected, "four CPUs": printed_as_expected
+}
 
 SEEN = {
     "called": (ANYTHING_CALLED,),
@@ -532,7 +649,8 @@ SEEN = {
     "arguments": (arguments(2, 2), registers(2), called_back(2), ENTERED),
     "changed arguments": (called_back(2), tried("changed arguments"), ENTERED),
     "live patch": (tried("live patch"),),
-    "many ops": (tried("many ops"), tried("fewer ops"), COSTS, WAITED, SKIPPED, READY, OWN_FILTER, REGISTERED),
+    "many ops": (tried("many ops"), tried("fewer ops"), COSTS, WAITED, SKIPPED, READY, OWN_FILTER,
+                 REGISTERED),
     "one CPU": (ran(2, 2), printed(2)),
     "four CPUs": (ran(2, 2), printed(2)),
     "parents": (called_back(2), printed(2)),

@@ -1,16 +1,20 @@
-"""Lab 5: the check of each rung, and the mistakes that it names. Checks that lab 6 shares are in grading/checks/graph_checks.py."""
+"""Lab 5: the check of each rung, and the mistakes that it names. Checks that lab 6 shares are in
+grading/checks/graph_checks.py."""
 
 from __future__ import annotations
 
 from grading.checks import faults, graph_checks
-from grading.checks.checks import all_of, lives, named, of_kind, only_selected, right_arguments, right_result, synchronised, traced, word_in
+from grading.checks.checks import (all_of, lives, named, of_kind, only_selected, right_arguments,
+                                   right_result, synchronised, traced, word_in)
 from grading.checks.console_checks import lives_and_traces, nested_as_expected
 from grading.checks.entry import handler_arguments
 from grading.checks.frames import frames_kept, patched_if_wanted
 from grading.evidence.evidence import Evidence
 from grading.evidence.finding import Defect, Finding
-from grading.checks.graph_checks import (RESULT, STACK, at_rest, comes_home, depth, durations, entries_end, frames_fit, frames_out, link_replaced, registers_given_back, something_returned,
-                                  three_agree, through_handler, values)
+from grading.checks.graph_checks import (RESULT, STACK, at_rest, comes_home, depth, durations,
+                                         entries_end, frames_fit, frames_out, link_replaced,
+                                         registers_given_back, something_returned, three_agree,
+                                         through_handler, values)
 from grading.checks.integrity import as_linked
 from grading.checks.order import stacks_in_time, user_in_time
 from grading.checks.rare import left, own_calls, refused, walks
@@ -18,8 +22,10 @@ from grading.checks.registers import found_as_left
 from grading.checks.schedule_checks import PLAYED, TRACER, returns_under_schedules
 from grading.session.graph_session import GraphSession
 from grading.stimulus.schedules import Change
-from grading.checks.seen import (ANYTHING_RETURNED, FRAMES_OUT, INTERRUPTED, POWERED_OFF, TEXT_AT_BOOT, TEXT_AT_END, arguments, batches, called, graph_printed,
-                          handlers_given, ran, registers, returned, returned_compared, text_of, timed, values_printed, went_home)
+from grading.checks.seen import (ANYTHING_RETURNED, FRAMES_OUT, INTERRUPTED, POWERED_OFF,
+                                 TEXT_AT_BOOT, TEXT_AT_END, arguments, batches, called,
+                                 graph_printed, handlers_given, ran, registers, returned,
+                                 returned_compared, text_of, timed, values_printed, went_home)
 from grading.checks.shadow import whole
 from grading.verdict import Verdict
 
@@ -31,7 +37,8 @@ SESSION = GraphSession
 def _call_left(evidence: Evidence, finding: Finding) -> str:
     """At the end the call in ftrace_graph_stub is still there."""
     at, rest = evidence.kernel.symbol("ftrace_graph_call"), evidence.rest_text
-    return "call-left-behind" if evidence.text_at_end and word_in(evidence.kernel, evidence.text_at_end, at) != word_in(evidence.kernel, rest, at) else ""
+    return "call-left-behind" if evidence.text_at_end and word_in(
+        evidence.kernel, evidence.text_at_end, at) != word_in(evidence.kernel, rest, at) else ""
 
 
 def _entered(evidence: Evidence, finding: Finding) -> str:
@@ -39,11 +46,15 @@ def _entered(evidence: Evidence, finding: Finding) -> str:
     called = [
         s for phase in evidence.on() for s in evidence.spans(phase) if traced(evidence, s.call)
     ]
-    lost = [s for s in called if not s.body and any(t.seq > s.call.seq and t.vcpu == s.call.vcpu for t in evidence.truth.users)]
+    lost = [
+        s for s in called if not s.body and any(t.seq > s.call.seq and t.vcpu == s.call.vcpu
+                                                for t in evidence.truth.users)
+    ]
     fault = faults.last(evidence) if evidence.verdict == Verdict.PANIC else None
     if len(lost) < len(called) and not (fault and fault.access == "execution"):
         return ""  # an interrupt, or the end of the boot, came in between
-    return "" if not lost else "wrong-parent-slot" if any(r.seq > lost[0].call.seq for r in evidence.truth.handlers) else "link-register-lost"
+    return "" if not lost else "wrong-parent-slot" if any(
+        r.seq > lost[0].call.seq for r in evidence.truth.handlers) else "link-register-lost"
 
 
 def _result(evidence: Evidence, finding: Finding) -> str:
@@ -53,7 +64,8 @@ def _result(evidence: Evidence, finding: Finding) -> str:
 
 
 def ended(evidence: Evidence) -> str:
-    """The mistake of a boot that ended early: a call did not return to its caller, or it did and a register was lost."""
+    """The mistake of a boot that ended early: a call did not return to its caller, or it did and a
+    register was lost."""
     finding, lost, fault = (
         comes_home(evidence),
         _result(evidence, Finding("")),
@@ -61,21 +73,25 @@ def ended(evidence: Evidence) -> str:
     )
     if not finding or lost == STACK:
         return lost
-    astray = finding.kind == Defect.WENT_ELSEWHERE or finding.kind == Defect.WENT_NOWHERE and fault  # otherwise the tracer itself has reported the mistake
-    return _entered(evidence, finding) or ("return-to-wrong-place" if astray and evidence.verdict == Verdict.PANIC and evidence.truth.handlers else "")
+    # otherwise the tracer itself has reported the mistake
+    astray = finding.kind == Defect.WENT_ELSEWHERE or finding.kind == Defect.WENT_NOWHERE and fault
+    return _entered(evidence, finding) or ("return-to-wrong-place" if astray and evidence.verdict
+                                           == Verdict.PANIC and evidence.truth.handlers else "")
 
 
 MISTAKES = {
     RESULT: "return_to_handler does not preserve a result register",
     STACK: "return_to_handler does not restore sp",
-    "wrong-parent-slot": "another word than the return address is replaced, so the functions' bodies are skipped",
+    "wrong-parent-slot": "another word than the return address is replaced, so the functions' "
+                         "bodies are skipped",
     "link-register-lost": "the tracer does not return to the instruction after the call site",
     "return-to-wrong-place": "a function does not return to the instruction after its call",
     "frame-not-popped": "after a user said no at the entry, the frame stays on the shadow stack",
     "patched-without-a-frame": "a return is patched although no frame keeps its return address",
     "shadow-frame-read-after-release": "a frame is read after it was released",
     "frame-not-filled": "a word of the frame is missing or wrong",
-    "stores-out-of-order": "the stores to the shadow stack are in an order in which an interrupt between two of them does harm",
+    "stores-out-of-order": "the stores to the shadow stack are in an order in which an interrupt "
+                           "between two of them does harm",
     "sp-does-not-fit": "regs->sp differs between the call and its return",
     "call-left-behind": "after the last user is unregistered, ftrace_graph_stub still has its call",
     **graph_checks.MISTAKES,
@@ -83,10 +99,13 @@ MISTAKES = {
 }
 ADVICE: set[str] = set()
 
-ONLY, ON, OFF = "echo calls_traced > set_ftrace_filter", "echo function_graph > current_tracer", "echo nop > current_tracer"
+ONLY, ON, OFF = ("echo calls_traced > set_ftrace_filter", "echo function_graph > current_tracer",
+                 "echo nop > current_tracer")
 SCHEDULES = (
-    Change("on", ON, "register_ftrace_graph", first=(ONLY,), last=("echo > set_ftrace_filter",), after=(OFF,), comes=frozenset({TRACER})),
-    Change("off", OFF, "unregister_ftrace_graph", first=(ONLY,), last=("echo > set_ftrace_filter",), before=(ON,), goes=frozenset({TRACER})),
+    Change("on", ON, "register_ftrace_graph", first=(ONLY,), last=("echo > set_ftrace_filter",),
+           after=(OFF,), comes=frozenset({TRACER})),
+    Change("off", OFF, "unregister_ftrace_graph", first=(ONLY,), last=("echo > set_ftrace_filter",),
+           before=(ON,), goes=frozenset({TRACER})),
 )
 
 CHECKS = {
@@ -94,12 +113,17 @@ CHECKS = {
     "life": all_of(frames_fit, lives),
     "off": named(at_rest, _call_left),
     "filter": only_selected,
-    "arguments": named(all_of(right_arguments, right_result, registers_given_back, found_as_left, handler_arguments), _result),
-    "handler": named(all_of(through_handler, link_replaced, patched_if_wanted, own_calls, refused), entries_end),
-    "home": named(all_of(comes_home, left, walks, frames_kept, whole), _entered, of_kind(Defect.WENT_ELSEWHERE, "return-to-wrong-place")),
+    "arguments": named(
+        all_of(right_arguments, right_result, registers_given_back, found_as_left,
+               handler_arguments), _result),
+    "handler": named(all_of(through_handler, link_replaced, patched_if_wanted, own_calls, refused),
+                     entries_end),
+    "home": named(all_of(comes_home, left, walks, frames_kept, whole), _entered,
+                  of_kind(Defect.WENT_ELSEWHERE, "return-to-wrong-place")),
     "one CPU": named(three_agree, entries_end, depth),
     "four CPUs": named(three_agree, entries_end, depth),
-    "values": named(all_of(values, durations), of_kind(Defect.WRONG_DURATION, "duration-not-measured")),
+    "values": named(all_of(values, durations),
+                    of_kind(Defect.WRONG_DURATION, "duration-not-measured")),
     "frames out": frames_out,
     "synchronised": all_of(synchronised, user_in_time, stacks_in_time),
     "schedules": all_of(as_linked, returns_under_schedules),

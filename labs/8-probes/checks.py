@@ -1,5 +1,5 @@
-"""Lab 8: the check of each rung, and the mistakes that it names. Its own checks are about probed instructions. Each must be executed once,
-out of line, between its handlers."""
+"""Lab 8: the check of each rung, and the mistakes that it names. Its own checks are about probed
+instructions. Each must be executed once, out of line, between its handlers."""
 
 from __future__ import annotations
 
@@ -7,12 +7,15 @@ import errno
 from collections import Counter
 from typing import NamedTuple
 
-from grading.checks.checks import Check, all_of, executed_as_expected, lives, rest_at_boot, right_result, within
-from grading.checks.console_checks import at_rest_at_end, lives_and_traces, probes_printed, returns_printed
+from grading.checks.checks import (Check, all_of, executed_as_expected, lives, rest_at_boot,
+                                   right_result, within)
+from grading.checks.console_checks import (at_rest_at_end, lives_and_traces, probes_printed,
+                                           returns_printed)
 from grading.checks.integrity import as_linked
 from grading.checks.probe_schedules import PATCH, patches_under_schedules, probes_under_schedules
 from grading.checks.schedule_checks import PLAYED
-from grading.checks.seen import POWERED_OFF, TEXT_AT_BOOT, TEXT_AT_END, Amount, Coverage, once as seen_once, ran
+from grading.checks.seen import (POWERED_OFF, TEXT_AT_BOOT, TEXT_AT_END, Amount, Coverage, once as
+                                 seen_once, ran)
 from grading.evidence.evidence import Evidence, between, once
 from grading.evidence.finding import Finding
 from grading.machine.observer import Record
@@ -53,7 +56,8 @@ def _steps(evidence: Evidence) -> list[StepsCall]:
 
 
 class _Compared:
-    """Compares a call of probe_steps in which instructions were probed with one in which none was."""
+    """Compares a call of probe_steps in which instructions were probed with one in which none was.
+    """
 
     def __init__(self, evidence: Evidence, plain: StepsCall, call: StepsCall) -> None:
         self._e, self._call, self._left = evidence, call, call.hits
@@ -63,19 +67,26 @@ class _Compared:
             probes.slots(evidence.kernel).stop,
         )
         self._result = plain.result
-        self._done = ""  # if the last instruction was probed: the rung that judges where the CPU continued after it
+        # if the last instruction was probed: the rung that judges where the CPU continued after it
+        self._done = ""
 
     def wrong(self) -> Deviation | None:
         for n, (at, regs) in enumerate(self._plain):
             self._done = self._way(self._plain[n - 1][0]) if n else ""
             after = self._plain[n + 1][1] if n + 1 < len(self._plain) else None
-            found = self._probed(at, regs, after) if self._call.is_probed(at) else self._unprobed(at, regs)
+            found = self._probed(at, regs, after) if self._call.is_probed(at) else self._unprobed(
+                at, regs)
             if found:
                 return found
         if self._left:
-            return self._said(OUT, "another instruction was executed after its last one", self._left[0])
+            return self._said(OUT, "another instruction was executed after its last one",
+                              self._left[0])
         if self._call.result != self._result:
-            said = "it did not return" if self._call.result is None else f"its result and the word that it stored are {_hex(self._call.result)}, and must be {_hex(self._result or ())}"
+            said = (
+                "it did not return" if self._call.result is None else
+                f"its result and the word that it stored are {_hex(self._call.result)}, and must "
+                f"be {_hex(self._result or ())}"
+            )
             return self._said(OUT, said, None)
         return None
 
@@ -87,9 +98,12 @@ class _Compared:
     def _said(self, rung: str, why: str, at: Record | None, mistake: str = "") -> Deviation:
         kernel = self._e.kernel
         what = "all instructions of probe_steps were probed" if self._call.probed == 1 else (
-            f"the instruction {kernel.disassemble(self._call.probed)} at {kernel.name_at(self._call.probed)} was probed"
-            + ("", ", with a post handler", " by two probes, the second with a post handler")[self._call.how])
-        return Deviation(rung, Finding(f"{what}: {why}", seq=at.seq if at else self._call.seq, mistake=mistake))
+            f"the instruction {kernel.disassemble(self._call.probed)} at "
+            f"{kernel.name_at(self._call.probed)} was probed"
+            + ("", ", with a post handler",
+               " by two probes, the second with a post handler")[self._call.how])
+        return Deviation(
+            rung, Finding(f"{what}: {why}", seq=at.seq if at else self._call.seq, mistake=mistake))
 
     def _next(self) -> Record | None:
         if not self._left:
@@ -101,67 +115,119 @@ class _Compared:
         return bool(record and self._first <= record.addr < self._last)
 
     def _describe(self, record: Record | None) -> str:
-        return f"{self._e.kernel.name_at(record.addr)} was executed, the word {record.word:08x} ({self._e.kernel.disassemble(record.addr, record.word)})" if record else "nothing more was executed"
+        return (
+            f"{self._e.kernel.name_at(record.addr)} was executed, the word {record.word:08x} "
+            f"({self._e.kernel.disassemble(record.addr, record.word)})"
+            if record else "nothing more was executed")
 
     def _unprobed(self, at: int, regs: tuple[int, ...]) -> Deviation | None:
         r, name = self._next(), self._e.kernel.name_at(at)
         if not r or r.addr != at:
-            return self._said(self._done or OUT, f"next {name} must be executed; {self._describe(r)}", r)
+            return self._said(self._done or OUT,
+                              f"next {name} must be executed; {self._describe(r)}", r)
         if r.v[:3] != regs:
-            return self._said(self._done or OUT, f"{name} found the registers {_hex(r.v)}, and must find {_hex(regs)}", r)
+            return self._said(
+                self._done or OUT,
+                f"{name} found the registers {_hex(r.v)}, and must find {_hex(regs)}", r)
         return None
 
-    def _probed(self, at: int, regs: tuple[int, ...], after: tuple[int, ...] | None) -> Deviation | None:
+    def _probed(self, at: int, regs: tuple[int, ...],
+                after: tuple[int, ...] | None) -> Deviation | None:
         e, name, r = self._e, self._e.kernel.name_at(at), self._next()
         if not r or r.addr != at or r.word != e.isa.brk:
-            return self._said(self._done if self._done and r and r.addr != at else HIT, f"a breakpoint must be executed at {name}; {self._describe(r)}", r)
+            return self._said(self._done if self._done and r and r.addr != at else HIT,
+                              f"a breakpoint must be executed at {name}; {self._describe(r)}", r)
         if r.v[:3] != regs:
-            return self._said(self._done or OUT, f"at {name} the registers were {_hex(r.v)}, and must be {_hex(regs)}", r)
+            return self._said(
+                self._done or OUT,
+                f"at {name} the registers were {_hex(r.v)}, and must be {_hex(regs)}", r)
         for _ in range(2 if self._call.how == probes.TWO else 1):
             r = self._next()
             if not r or r.addr != e.kernel.symbol(BEFORE):
-                return self._said(HIT, f"the breakpoint at {name} was executed, and then the pre handler must run; {self._describe(r)}", r)
+                return self._said(
+                    HIT,
+                    f"the breakpoint at {name} was executed, and then the pre handler must run; "
+                    f"{self._describe(r)}",
+                    r)
             if r.v[1:3] != (at, regs[0]):
-                return self._said(HIT, f"the pre handler must find {name} and the value {regs[0]:#x} in the first argument register, and found {e.kernel.name_at(r.v[1])} "
-                                  f"and {r.v[2]:#x}", r)
+                return self._said(
+                    HIT,
+                    f"the pre handler must find {name} and the value {regs[0]:#x} in the first "
+                    f"argument register, and found {e.kernel.name_at(r.v[1])} "
+                    f"and {r.v[2]:#x}", r)
         post, word = self._call.has_post(e.kernel, at), e.kernel.word(at)
         if not e.isa.depends_on_pc(word):
             return self._out_of_line(at, regs, after, post)
         if self._in_slot(self._left[0] if self._left else None):
-            return self._said(EMULATED, f"{name} depends on pc, so it must be emulated; {self._describe(self._left[0])}", self._left[0])
+            return self._said(
+                EMULATED,
+                f"{name} depends on pc, so it must be emulated; {self._describe(self._left[0])}",
+                self._left[0])
         return self._post(at, after) if post else None
 
-    def _out_of_line(self, at: int, regs: tuple[int, ...], after: tuple[int, ...] | None, post: bool) -> Deviation | None:
+    def _out_of_line(self, at: int, regs: tuple[int, ...], after: tuple[int, ...] | None,
+                     post: bool) -> Deviation | None:
         e, name, r = self._e, self._e.kernel.name_at(at), self._next()
         if not self._in_slot(r):
-            again = "executed-twice" if r and r.addr == at else "skipped" if r and r.addr == at + 4 else ""
-            return self._said(OUT, f"after the handlers of {name} a copy of the instruction must be executed in a slot; {self._describe(r)}", r, again)
+            again = ("executed-twice"
+                     if r and r.addr == at else "skipped" if r and r.addr == at + 4 else "")
+            return self._said(
+                OUT,
+                f"after the handlers of {name} a copy of the instruction must be executed in a "
+                f"slot; {self._describe(r)}",
+                r, again)
         assert r
         if r.word != e.kernel.word(at):
-            return self._said(OUT, f"the slot of {name} must hold a copy of the instruction; {self._describe(r)}", r, "slot-not-written" if r.word == e.isa.brk else "")
+            return self._said(
+                OUT, f"the slot of {name} must hold a copy of the instruction; {self._describe(r)}",
+                r, "slot-not-written" if r.word == e.isa.brk else "")
         if r.v[:3] != regs:
-            return self._said(OUT, f"in its slot the instruction of {name} found the registers {_hex(r.v)}, and must find {_hex(regs)}", r)
+            return self._said(
+                OUT,
+                f"in its slot the instruction of {name} found the registers {_hex(r.v)}, and must "
+                f"find {_hex(regs)}",
+                r)
         slot, r = r.addr, self._next()
         if not r or r.addr != slot + 4:
-            return self._said(OUT, f"after the copy in its slot, the slot's second word must be executed; {self._describe(r)}", r)
+            return self._said(
+                OUT,
+                f"after the copy in its slot, the slot's second word must be executed; "
+                f"{self._describe(r)}",
+                r)
         is_break = r.word == e.isa.brk
         if post and not is_break:
-            return self._said(POST, f"the probe at {name} has a post handler, and its slot jumps back: there must be a breakpoint after the copy", r, "jump-with-a-post-handler")
+            return self._said(
+                POST,
+                f"the probe at {name} has a post handler, and its slot jumps back: there must be a "
+                f"breakpoint after the copy",
+                r, "jump-with-a-post-handler")
         found = self._post(at, after) if post else None
         nxt = self._left[0] if self._left else None
         if not found and nxt and nxt.addr == at:
-            return self._said(OUT, f"the copy of {name} was executed in its slot, and then {name} again", nxt, "executed-twice")
+            return self._said(
+                OUT, f"the copy of {name} was executed in its slot, and then {name} again", nxt,
+                "executed-twice")
         return found
 
     def _post(self, at: int, after: tuple[int, ...] | None) -> Deviation | None:
         e, name, r = self._e, self._e.kernel.name_at(at), self._next()
         if not r or r.addr != e.kernel.symbol(AFTER):
-            return self._said(POST, f"after the instruction of {name} its post handler must run; {self._describe(r)}", r)
+            return self._said(
+                POST,
+                f"after the instruction of {name} its post handler must run; {self._describe(r)}",
+                r)
         if r.v[1] != at:
-            return self._said(POST, f"the post handler of {name} must find that address in regs->ip, and found {e.kernel.name_at(r.v[1])}", r,
-                              "pc-of-the-slot" if r.v[1] in probes.slots(e.kernel) else "")
+            return self._said(
+                POST,
+                f"the post handler of {name} must find that address in regs->ip, and found "
+                f"{e.kernel.name_at(r.v[1])}",
+                r, "pc-of-the-slot" if r.v[1] in probes.slots(e.kernel) else "")
         if after and r.v[2] != after[0]:
-            return self._said(POST, f"after the instruction of {name} the first argument register is {after[0]:#x}, and the post handler found {r.v[2]:#x}", r)
+            return self._said(
+                POST,
+                f"after the instruction of {name} the first argument register is {after[0]:#x}, "
+                f"and the post handler found {r.v[2]:#x}",
+                r)
         return None
 
 
@@ -199,8 +265,12 @@ def _counted(evidence: Evidence, part: str) -> list[Counted]:
     executed = Counter(r.addr for r in log if r.word == evidence.isa.brk)
     handled = Counter(r.v[0] for r in log if r.addr == evidence.kernel.symbol(BEFORE))
     stay = evidence.probed if part == ALL else evidence.probed[:STAYS]
-    said = [r.v for r in probes.said(evidence.kernel, log, probes.COUNTS)][:-len(stay) - 1:-1]  # they are unregistered last, the first one last of all
-    return [Counted(n, at, executed[at], handled[n], v[1], v[2]) for (n, at), v in zip(enumerate(stay), said)]
+    # they are unregistered last, the first one last of all
+    said = [r.v for r in probes.said(evidence.kernel, log, probes.COUNTS)][:-len(stay) - 1:-1]
+    return [
+        Counted(n, at, executed[at], handled[n], v[1], v[2])
+        for (n, at), v in zip(enumerate(stay), said)
+    ]
 
 
 def counted(evidence: Evidence, part: str) -> Finding | None:
@@ -211,19 +281,26 @@ def counted(evidence: Evidence, part: str) -> Finding | None:
     wrong = executed_as_expected(evidence, phase)
     if wrong:
         return within(phase, wrong)
-    expected = Counter(call.function for calls in evidence.expected(phase).contexts.values() for call in calls)
+    expected = Counter(call.function for calls in evidence.expected(phase).contexts.values()
+                       for call in calls)
     for c in _counted(evidence, part):
         function = evidence.kernel.name_at(c.at).partition("+")[0]
         rows = [str(n) for n in (expected[function], c.executed, c.handled, c.hits)]
         if len(set(rows)) > 1 or c.missed:
-            return Finding(f"{phase.name}: probe {c.number} is at {evidence.kernel.name_at(c.at)}, {evidence.kernel.disassemble(c.at)}. By the seed it is executed {rows[0]} times; the "
-                           f"breakpoint was executed {rows[1]} times, the handler ran {rows[2]} times, and {rows[3]} hits and {c.missed} missed hits were counted", began=phase.first)
+            return Finding(
+                f"{phase.name}: probe {c.number} is at {evidence.kernel.name_at(c.at)}, "
+                f"{evidence.kernel.disassemble(c.at)}. By the seed it is executed {rows[0]} times; "
+                f"the "
+                f"breakpoint was executed {rows[1]} times, the handler ran {rows[2]} times, and "
+                f"{rows[3]} hits and {c.missed} missed hits were counted",
+                began=phase.first)
     return None
 
 
 @once
 def _came(evidence: Evidence) -> list[Record]:
-    """Stores into the workload's probed instructions while probes are registered and unregistered."""
+    """Stores into the workload's probed instructions while probes are registered and unregistered.
+    """
     text, first, last = evidence.kernel.text[0], *evidence.parts.get(GOING, (0, 0))
     return [
         r
@@ -233,32 +310,46 @@ def _came(evidence: Evidence) -> list[Record]:
 
 
 def came_and_went(evidence: Evidence) -> Finding | None:
-    """Every word that is written to a probed instruction is the breakpoint or the instruction, and the kernel counts each hit whose handler ran."""
+    """Every word that is written to a probed instruction is the breakpoint or the instruction, and
+    the kernel counts each hit whose handler ran."""
     for r in _came(evidence):
         at = evidence.kernel.text[0] + r.v[0]
         if r.size != 4 or r.v[1] not in (evidence.isa.brk, evidence.kernel.word(at)):
-            return Finding(f"{r.size} bytes, {r.v[1]:#x}, were written to the probed instruction {evidence.kernel.name_at(at)}: only the whole instruction or a whole breakpoint may be written", seq=r.seq)
+            return Finding(
+                f"{r.size} bytes, {r.v[1]:#x}, were written to the probed instruction "
+                f"{evidence.kernel.name_at(at)}: only the whole instruction or a whole breakpoint "
+                f"may be written",
+                seq=r.seq)
     log = hits(evidence, GOING)
     handled = Counter(r.v[0] for r in log if r.addr == evidence.kernel.symbol(BEFORE))
     told = sum(r.v[1] for r in probes.said(evidence.kernel, log, probes.COUNTS))
     if told != sum(handled.values()):
-        return Finding(f"while probes were registered and unregistered, their handlers ran {sum(handled.values())} times, and {told} hits were counted", began=evidence.parts[GOING][0])
+        return Finding(
+            f"while probes were registered and unregistered, their handlers ran "
+            f"{sum(handled.values())} times, and {told} hits were counted",
+            began=evidence.parts[GOING][0])
     return None
 
 
 def stale(evidence: Evidence) -> Finding | None:
-    """If a breakpoint has been removed when its exception is handled, the instruction is executed."""
+    """If a breakpoint has been removed when its exception is handled, the instruction is executed.
+    """
     for r in probes.said(evidence.kernel, hits(evidence, "stale"), probes.STALE):
         if r.v[1:3] != (1, 0):
-            return Finding("a CPU took a breakpoint, and before it could look for the point, the probe was unregistered and the instruction was written back. Then break_hook->hit "
-                           f"must return true and leave pc alone; it returned {'true' if r.v[1] else 'false'} and moved pc by {probes.signed(r.v[2])}", seq=r.seq, mistake="found-nothing-dies")
+            return Finding(
+                "a CPU took a breakpoint, and before it could look for the point, the probe was "
+                "unregistered and the instruction was written back. Then break_hook->hit "
+                f"must return true and leave pc alone; it returned {'true' if r.v[1] else 'false'} "
+                f"and moved pc by {probes.signed(r.v[2])}",
+                seq=r.seq, mistake="found-nothing-dies")
     return None
 
 
 # ---- order ----------------------------------------------------------------------------------
 
 def slot_first(evidence: Evidence) -> Finding | None:
-    """When a breakpoint is written, a slot already holds a copy of the instruction, and a jump back or a breakpoint after it."""
+    """When a breakpoint is written, a slot already holds a copy of the instruction, and a jump back
+    or a breakpoint after it."""
     kernel, lo, slots = evidence.kernel, evidence.kernel.text[0], probes.slots(evidence.kernel)
     held = dict.fromkeys(slots, evidence.isa.brk)  # as they are linked
     mine = {*probes.own(kernel), *evidence.probed}
@@ -267,12 +358,19 @@ def slot_first(evidence: Evidence) -> Finding | None:
         at = lo + r.v[0]
         if at in held:
             if held[at] == r.v[1] and same == at - 4:
-                return Finding(f"both words of the slot {kernel.name_at(same)} were right already, and were written again: if they are right, write nothing", seq=r.seq)
+                return Finding(
+                    f"both words of the slot {kernel.name_at(same)} were right already, and were "
+                    f"written again: if they are right, write nothing",
+                    seq=r.seq)
             same = at if held[at] == r.v[1] and (at - slots.start) % 8 == 0 else 0
             held[at] = r.v[1]
-        elif at in mine and r.v[1] == evidence.isa.brk and not evidence.isa.depends_on_pc(kernel.word(at)) and not _has_slot(evidence, held, at):
-            return Finding(f"the breakpoint was written to {kernel.name_at(at)} before a slot held {kernel.disassemble(at)} and the word after it: a CPU that executes "
-                           "the breakpoint now finds another instruction", seq=r.seq, mistake="armed-before-the-slot")
+        elif at in mine and r.v[1] == evidence.isa.brk and not evidence.isa.depends_on_pc(
+                kernel.word(at)) and not _has_slot(evidence, held, at):
+            return Finding(
+                f"the breakpoint was written to {kernel.name_at(at)} before a slot held "
+                f"{kernel.disassemble(at)} and the word after it: a CPU that executes "
+                "the breakpoint now finds another instruction", seq=r.seq,
+                mistake="armed-before-the-slot")
     return None
 
 
@@ -288,51 +386,84 @@ def _has_slot(evidence: Evidence, held: dict[int, int], at: int) -> bool:
 
 
 def slot_kept(evidence: Evidence) -> Finding | None:
-    """A slot is freed only after a grace period that began when the breakpoint was removed and the point unlinked."""
+    """A slot is freed only after a grace period that began when the breakpoint was removed and the
+    point unlinked."""
     owners = evidence.kernel.symbol("kprobe_slot_owner")
     buckets = evidence.kernel.extent("kprobe_buckets")
     mine = {*probes.own(evidence.kernel), *evidence.probed}
-    for r in (r for r in evidence.truth.writes if owners <= r.v[0] < owners + 8 * probes.SLOTS and not r.v[1]):
-        graces = [g.seq for g in evidence.truth.hits["synchronize_sched"] if g.thread == r.thread and g.seq < r.seq]
-        before = [s.seq for s in evidence.truth.stores if s.seq < r.seq and evidence.kernel.text[0] + s.v[0] in mine] + [
-            w.seq for w in evidence.truth.writes if w.seq < r.seq and w.thread == r.thread and buckets[0] <= w.v[0] < buckets[1]]
+    for r in (r for r in evidence.truth.writes
+              if owners <= r.v[0] < owners + 8 * probes.SLOTS and not r.v[1]):
+        graces = [
+            g.seq for g in evidence.truth.hits["synchronize_sched"]
+            if g.thread == r.thread and g.seq < r.seq
+        ]
+        before = [
+            s.seq for s in evidence.truth.stores
+            if s.seq < r.seq and evidence.kernel.text[0] + s.v[0] in mine
+        ] + [
+            w.seq for w in evidence.truth.writes
+            if w.seq < r.seq and w.thread == r.thread and buckets[0] <= w.v[0] < buckets[1]
+        ]
         if not graces or graces[-1] < max(before, default=0):
-            return Finding("a slot was freed, and no grace period had passed since its breakpoint was removed and its point was unlinked: a CPU may still be in the slot, "
-                           "or on its way there", seq=r.seq, mistake="slot-freed-at-once")
+            return Finding(
+                "a slot was freed, and no grace period had passed since its breakpoint was removed "
+                "and its point was unlinked: a CPU may still be in the slot, "
+                "or on its way there", seq=r.seq, mistake="slot-freed-at-once")
     return None
 
 
 @once
 def _frees(evidence: Evidence) -> list[tuple[Record, Record]]:
-    """Each call of kprobe_wait_and_free: its first instruction, with the point and `unused`, and its end."""
+    """Each call of kprobe_wait_and_free: its first instruction, with the point and `unused`, and
+    its end."""
     return _windows(evidence, probes.FREES, evidence.truth.hits["step"])
 
 
 def freed_in_time(evidence: Evidence) -> Finding | None:
-    """After a probe was unlinked, a grace period passes before kprobe_wait_and_free returns. A point is unlinked before it, and freed after it."""
+    """After a probe was unlinked, a grace period passes before kprobe_wait_and_free returns. A
+    point is unlinked before it, and freed after it."""
     frees, buckets = _frees(evidence), evidence.kernel.extent("kprobe_buckets")
     for n, (begin, end) in enumerate(frees):
         point, unused = begin.v[0], begin.v[1] & 0xFF
-        is_last = 0 != evidence.kernel.jumps_to(end.addr) == evidence.kernel.symbol("synchronize_sched")  # a tail call
-        grace = max((g.seq for g in between(evidence.truth.hits["synchronize_sched"], begin.seq, end.seq) if g.thread == begin.thread), default=end.seq if is_last else 0)
+        # a tail call
+        is_last = 0 != evidence.kernel.jumps_to(
+            end.addr) == evidence.kernel.symbol("synchronize_sched")
+        grace = max((g.seq
+                     for g in between(evidence.truth.hits["synchronize_sched"], begin.seq, end.seq)
+                     if g.thread == begin.thread), default=end.seq if is_last else 0)
         if not grace:
-            return Finding(f"{probes.FREES} returned for a point that {'has no probe left' if unused else 'has another probe'}, and no grace period had passed: a CPU may still "
-                           "use the probe that was unregistered", seq=end.seq)
-        unlinked = [w.seq for w in between(evidence.truth.writes, begin.seq, end.seq) if w.thread == begin.thread and buckets[0] <= w.v[0] < buckets[1]]
-        freed = next((f.seq for f in between(evidence.truth.hits["kfree"], begin.seq, 1 << 62) if f.thread == begin.thread and f.v[0] == point), 0)
+            return Finding(
+                f"{probes.FREES} returned for a point that "
+                f"{'has no probe left' if unused else 'has another probe'}, and no grace period "
+                f"had passed: a CPU may still "
+                "use the probe that was unregistered", seq=end.seq)
+        unlinked = [
+            w.seq for w in between(evidence.truth.writes, begin.seq, end.seq)
+            if w.thread == begin.thread and buckets[0] <= w.v[0] < buckets[1]
+        ]
+        freed = next((f.seq for f in between(evidence.truth.hits["kfree"], begin.seq, 1 << 62)
+                      if f.thread == begin.thread and f.v[0] == point), 0)
         following = next((later.seq for later, _ in frees[n + 1:] if later.v[0] == point), 1 << 62)
         if unused and not 0 < freed < following:
             return Finding("a point had no probe left, and its memory was not freed", seq=end.seq)
         if unused and (freed < grace or max(unlinked, default=0) > grace):
-            return Finding("a point had no probe left. It must be unlinked, then a grace period must pass, then it is freed: a CPU may still use it", seq=min(freed, end.seq))
+            return Finding(
+                "a point had no probe left. It must be unlinked, then a grace period must pass, "
+                "then it is freed: a CPU may still use it",
+                seq=min(freed, end.seq))
     return None
 
 
 # ---- traps ------------------------------------------------------------------------------------
 
-TRAPS = {probes.SECOND_WORD: "the instruction enables interrupts while one is pending, which is then taken before the slot's second word",
-         probes.FIRST_WORD: "an interrupt is pending when the copy is about to be executed", probes.FAULT: "the copy faults, and the fault's handler repairs the address",
-         probes.NO_TRAP: "it was called again after these traps", probes.PLAIN_FAULT: "the probe was then unregistered, and the load faults"}
+TRAPS = {
+    probes.SECOND_WORD: "the instruction enables interrupts while one is pending, which is then "
+                        "taken before the slot's second word",
+    probes.FIRST_WORD: "an interrupt is pending when the copy is about to be executed",
+    probes.FAULT: "the copy faults, and the fault's handler repairs the address",
+    probes.NO_TRAP: "it was called again after these traps",
+    probes.PLAIN_FAULT: "the probe was then unregistered, and the load faults"
+}
 WORD = 0x5A5A1234  # what probe_trapped loads
 
 
@@ -359,43 +490,69 @@ def _in_slots(evidence: Evidence, log: list[Record]) -> list[Record]:
 
 
 def traps(evidence: Evidence) -> Finding | None:
-    """The handler of a trap in a slot finds the original pc, and the instruction is executed afterwards."""
+    """The handler of a trap in a slot finds the original pc, and the instruction is executed
+    afterwards."""
     first, slots = evidence.kernel.symbol("probe_trapped_first"), probes.slots(evidence.kernel)
     for n, (end, all_of_it) in enumerate(_trapped(evidence)):
-        log = [r for r in all_of_it if r.addr not in (evidence.kernel.symbol(BEFORE), evidence.kernel.symbol(AFTER)) or r.v[0] == 0]
+        log = [
+            r for r in all_of_it if r.addr not in (evidence.kernel.symbol(BEFORE),
+                                                   evidence.kernel.symbol(AFTER)) or r.v[0] == 0
+        ]
         trap, post = end.v[1], n >= len(TRAPS)
         at = first if trap == probes.SECOND_WORD else first + 4
-        which = f"{evidence.kernel.disassemble(at)} at {evidence.kernel.name_at(at)} was probed{' with a post handler' if post else ''}; {TRAPS[trap]}"
+        which = (
+            f"{evidence.kernel.disassemble(at)} at {evidence.kernel.name_at(at)} was "
+            f"probed{' with a post handler' if post else ''}; {TRAPS[trap]}"
+        )
         for r in _in_slots(evidence, log):
             original = at + (r.v[1] - slots.start) % 8
             if r.v[2] != original:
-                return Finding(f"{which}. The trap interrupted {evidence.kernel.name_at(r.v[1])}; its handler must find {evidence.kernel.name_at(original)}, and found {evidence.kernel.name_at(r.v[2])}",
-                               seq=r.seq, mistake="pc-of-the-slot" if r.v[2] in slots else "")
+                return Finding(
+                    f"{which}. The trap interrupted {evidence.kernel.name_at(r.v[1])}; its handler "
+                    f"must find {evidence.kernel.name_at(original)}, and found "
+                    f"{evidence.kernel.name_at(r.v[2])}",
+                    seq=r.seq, mistake="pc-of-the-slot" if r.v[2] in slots else "")
         if end.v[2] != WORD:
-            return Finding(f"{which}. Then the instructions after it must be executed, and probe_trapped must return {WORD:#x}; it returned {end.v[2]:#x}", seq=end.seq,
-                           mistake="fault-taken-for-a-breakpoint" if trap == probes.FAULT else "")
+            return Finding(
+                f"{which}. Then the instructions after it must be executed, and probe_trapped must "
+                f"return {WORD:#x}; it returned {end.v[2]:#x}",
+                seq=end.seq, mistake="fault-taken-for-a-breakpoint" if trap == probes.FAULT else "")
         ran = [sum(r.addr == evidence.kernel.symbol(name) for r in log) for name in (BEFORE, AFTER)]
         want = [0, 0] if trap == probes.PLAIN_FAULT else [1, int(post)]
         if ran != want:
-            return Finding(f"{which}. For this call the pre handler ran {ran[0]} times and the post handler {ran[1]} times, and must run {want[0]} and {want[1]} times", seq=end.seq)
+            return Finding(
+                f"{which}. For this call the pre handler ran {ran[0]} times and the post handler "
+                f"{ran[1]} times, and must run {want[0]} and {want[1]} times",
+                seq=end.seq)
         for r in probes.said(evidence.kernel, all_of_it, probes.MASKED):
             masked = trap == probes.SECOND_WORD or r.v[1] == 1
             if r.v[2] != masked:
-                return Finding(f"{which}. In the code that hit probe {r.v[1]} interrupts were {'masked' if masked else 'enabled'}, and kprobe_irqs_off() said {bool(r.v[2])}", seq=r.seq)
+                return Finding(
+                    f"{which}. In the code that hit probe {r.v[1]} interrupts were "
+                    f"{'masked' if masked else 'enabled'}, and kprobe_irqs_off() said "
+                    f"{bool(r.v[2])}",
+                    seq=r.seq)
         inner = sum(r.addr == evidence.kernel.symbol(BEFORE) and r.v[0] == 1 for r in all_of_it)
         if trap in (probes.FAULT, probes.PLAIN_FAULT) and inner != 1:
-            return Finding(f"{which}. The fault's handler calls probe_inner, which is probed, too. It is not the handler of a probe, so this hit must be handled; its handler ran {inner} times", seq=end.seq)
+            return Finding(
+                f"{which}. The fault's handler calls probe_inner, which is probed, too. It is not "
+                f"the handler of a probe, so this hit must be handled; its handler ran {inner} "
+                f"times",
+                seq=end.seq)
     return None
 
 
 def insns(evidence: Evidence) -> Finding | None:
-    """break_hook->insn returns the instruction under a breakpoint; at a call site, the word that is there."""
+    """break_hook->insn returns the instruction under a breakpoint; at a call site, the word that is
+    there."""
     for r in probes.said(evidence.kernel, hits(evidence, "steps"), probes.INSN):
         at, got, there = r.v[1], r.v[2] & 0xFFFFFFFF, r.v[2] >> 32
         want = evidence.kernel.word(at) if there == evidence.isa.brk else there
         if got != want:
-            return Finding(f"break_hook->insn was asked for the instruction at {evidence.kernel.name_at(at)}, which is probed; it must be {evidence.kernel.disassemble(at, want)}, and was "
-                           f"{evidence.kernel.disassemble(at, got)}", seq=r.seq)
+            return Finding(
+                f"break_hook->insn was asked for the instruction at {evidence.kernel.name_at(at)}, "
+                f"which is probed; it must be {evidence.kernel.disassemble(at, want)}, and was "
+                f"{evidence.kernel.disassemble(at, got)}", seq=r.seq)
     return None
 
 
@@ -403,10 +560,12 @@ def insns(evidence: Evidence) -> Finding | None:
 
 @once
 def _moved(evidence: Evidence, emulated: bool) -> list[tuple[StepsCall, list[Record]]]:
-    """Each call of probe_steps in which a pre handler changed pc, with what was logged from the breakpoint on."""
+    """Each call of probe_steps in which a pre handler changed pc, with what was logged from the
+    breakpoint on."""
     found = []
     for call in probes.calls_of_steps(evidence.kernel, hits(evidence, "moves")):
-        at = next((n for n, r in enumerate(call.hits) if (r.addr, r.word) == (call.probed, evidence.isa.brk)), None)
+        at = next((n for n, r in enumerate(call.hits)
+                   if (r.addr, r.word) == (call.probed, evidence.isa.brk)), None)
         if (
             at is not None
             and evidence.isa.depends_on_pc(evidence.kernel.word(call.probed)) == emulated
@@ -416,55 +575,87 @@ def _moved(evidence: Evidence, emulated: bool) -> list[tuple[StepsCall, list[Rec
 
 
 def moved(emulated: bool) -> Check:
-    """If a pre handler changed pc, the CPU goes on there: neither the instruction nor a post handler runs."""
+    """If a pre handler changed pc, the CPU goes on there: neither the instruction nor a post
+    handler runs."""
     def wrong(evidence: Evidence) -> Finding | None:
         kernel = evidence.kernel
         for call, log in _moved(evidence, emulated):
             r, target = log[2] if len(log) > 2 else None, call.probed + 8
             if not r or (r.addr, r.word, r.v[:3]) != (target, kernel.word(target), log[0].v[:3]):
-                return Finding(f"the pre handler of {kernel.disassemble(call.probed)} at {kernel.name_at(call.probed)} set pc to {kernel.name_at(target)} and returned true, in a probe "
-                               "with KPROBE_FLAG_IPMODIFY. Then the CPU must go on there with the same registers; "
-                               + (f"next {kernel.name_at(r.addr)} was executed" if r else "nothing more was executed"), seq=call.seq)
+                return Finding(
+                    f"the pre handler of {kernel.disassemble(call.probed)} at "
+                    f"{kernel.name_at(call.probed)} set pc to {kernel.name_at(target)} and "
+                    f"returned true, in a probe "
+                    "with KPROBE_FLAG_IPMODIFY. Then the CPU must go on there with the same "
+                    "registers; "
+                    + (f"next {kernel.name_at(r.addr)} was executed"
+                       if r else "nothing more was executed"), seq=call.seq)
         return None
     return wrong
 
 
 # ---- nested -----------------------------------------------------------------------------------
 
-NESTING = ("the handler of another probe", "the handler of a probe at a function's entry", "a tracer's callback in a thread; another of the calls was made by an interrupt in the callback, which "
-           "does not count as a hit within a hit", "the post handler of another probe")
+NESTING = (
+    "the handler of another probe", "the handler of a probe at a function's entry",
+    "a tracer's callback in a thread; another of the calls was made by an interrupt in the "
+    "callback, which "
+    "does not count as a hit within a hit", "the post handler of another probe")
 
 
 def nested(evidence: Evidence) -> Finding | None:
-    """probe_inner is called three times, once of them within another hit. There are several ways to such a hit."""
+    """probe_inner is called three times, once of them within another hit. There are several ways to
+    such a hit."""
     marks = list(probes.said(evidence.kernel, hits(evidence, "nested"), probes.NESTED))
     ends = [*(r.seq for r in marks[1:]), evidence.parts.get("nested", (0, 0))[1]]
-    return next((found for mark, end in zip(marks, ends) if (found := _nested_wrong(evidence, mark, end))), None)
+    return next(
+        (found for mark, end in zip(marks, ends) if (found := _nested_wrong(evidence, mark, end))),
+        None)
 
 
 def _nested_wrong(evidence: Evidence, mark: Record, end: int) -> Finding | None:
-    log, at, slots = between(hits(evidence, "nested"), mark.seq, end), evidence.kernel.symbol("probe_inner_first"), probes.slots(evidence.kernel)
-    breaks, copies = (sum(r.word == word and inside(r.addr) for r in log) for word, inside in ((evidence.isa.brk, at.__eq__), (evidence.kernel.word(at), slots.__contains__)))
-    ran = [sum(r.addr == evidence.kernel.symbol(name) and r.v[0] == 1 for r in log) for name in (BEFORE, AFTER)]
+    log, at, slots = between(hits(evidence, "nested"), mark.seq,
+                             end), evidence.kernel.symbol("probe_inner_first"), probes.slots(
+                                 evidence.kernel)
+    breaks, copies = (sum(r.word == word and inside(r.addr) for r in log)
+                      for word, inside in ((evidence.isa.brk, at.__eq__), (evidence.kernel.word(at),
+                                                                           slots.__contains__)))
+    ran = [
+        sum(r.addr == evidence.kernel.symbol(name) and r.v[0] == 1 for r in log)
+        for name in (BEFORE, AFTER)
+    ]
     missed = [r.v[2] for r in probes.said(evidence.kernel, log, probes.COUNTS)]
     if breaks < 3 or not missed:
-        return Finding(f"probe_inner was to be called three times with a probe; its breakpoint was executed {breaks} times", seq=mark.seq)
-    which = f"probe_inner was called three times, once by {NESTING[mark.v[1]]}. For the call within another hit its handlers must not run, and nmissed must count it"
+        return Finding(
+            f"probe_inner was to be called three times with a probe; its breakpoint was executed "
+            f"{breaks} times",
+            seq=mark.seq)
+    which = (
+        f"probe_inner was called three times, once by {NESTING[mark.v[1]]}. For the call within "
+        f"another hit its handlers must not run, and nmissed must count it"
+    )
     if ran != [2, 0 if mark.v[1] == 3 else 2]:
-        return Finding(f"{which}; its pre handler ran {ran[0]} times and its post handler {ran[1]} times; each handler that it has must run twice", seq=mark.seq,
-                       mistake="handlers-nest" if max(ran) > 2 else "")
+        return Finding(
+            f"{which}; its pre handler ran {ran[0]} times and its post handler {ran[1]} times; "
+            f"each handler that it has must run twice",
+            seq=mark.seq, mistake="handlers-nest" if max(ran) > 2 else "")
     if copies != 3:
-        return Finding(f"{which}; its instruction was executed {copies} times, and must be three times", seq=mark.seq)
+        return Finding(
+            f"{which}; its instruction was executed {copies} times, and must be three times",
+            seq=mark.seq)
     if missed[-1] != 1 or any(missed[:-1]):
-        return Finding(f"{which}; nmissed is {missed[-1]}, and must be 1" + "".join(f"; of the other probe it is {m}, and must be 0" for m in missed[:-1]), seq=mark.seq,
-                       mistake="missed-not-counted" if not missed[-1] else "")
+        return Finding(
+            f"{which}; nmissed is {missed[-1]}, and must be 1" +
+            "".join(f"; of the other probe it is {m}, and must be 0" for m in missed[:-1]),
+            seq=mark.seq, mistake="missed-not-counted" if not missed[-1] else "")
     return None
 
 
 # ---- returns ----------------------------------------------------------------------------------
 
 class Part(NamedTuple):
-    """What `probe returns` does with one kretprobe, or two: what their handlers must find, and nmissed of each."""
+    """What `probe returns` does with one kretprobe, or two: what their handlers must find, and
+    nmissed of each."""
 
     what: str
     function: str  # the caller of its first call is where all returns go, if `home`
@@ -476,26 +667,47 @@ class Part(NamedTuple):
 def _parts(seed: int) -> list[Part]:
     deep = [n * (n + 1) // 2 for n in (2, 3, 4)]
     tail = ((seed & 0xFF) ^ 1) + 2
-    return [Part("probe_value was called 6 times", "probe_value", [3 * (seed + i) + 1 for i in range(6)], [0]),
-            Part("probe_deep(4), which calls itself, was called twice with maxactive 3", "probe_deep", deep + deep, [4]),
-            Part("probe_value was called with 0 to 9, and the entry handler said no to the odd ones; maxactive is 2", "probe_value", [3 * x + 1 for x in range(0, 10, 2)], [0]),
-            Part("probe_outer was called, which ends in a tail call of probe_tail; both are probed", "probe_outer", [tail, tail], [0, 0]),
-            Part("two threads exited inside probe_exits; maxactive is 1", "probe_exits", [], [0]),
-            Part("schedule() was probed by its name, and a thread exited: its last call of schedule() does not count", "schedule", [], [0]),
-            Part("probe_deep(15), which calls itself, was called with maxactive 0, which becomes 10", "probe_deep", [n * (n + 1) // 2 for n in range(6, 16)], [6]),
-            Part("probe_deep(15), which calls itself, was called with maxactive 1", "probe_deep", [120], [15]),
-            Part("probe_deep(3), which calls itself, was called, and the entry handler stored its argument in 64 bytes of data", "probe_deep", [0, 1, 3, 6], [0], [0, 1, 2, 3])]
+    return [
+        Part("probe_value was called 6 times", "probe_value",
+             [3 * (seed + i) + 1 for i in range(6)], [0]),
+        Part("probe_deep(4), which calls itself, was called twice with maxactive 3", "probe_deep",
+             deep + deep, [4]),
+        Part(
+            "probe_value was called with 0 to 9, and the entry handler said no to the odd ones; "
+            "maxactive is 2",
+            "probe_value", [3 * x + 1 for x in range(0, 10, 2)], [0]),
+        Part("probe_outer was called, which ends in a tail call of probe_tail; both are probed",
+             "probe_outer", [tail, tail], [0, 0]),
+        Part("two threads exited inside probe_exits; maxactive is 1", "probe_exits", [], [0]),
+        Part(
+            "schedule() was probed by its name, and a thread exited: its last call of schedule() "
+            "does not count",
+            "schedule", [], [0]),
+        Part("probe_deep(15), which calls itself, was called with maxactive 0, which becomes 10",
+             "probe_deep", [n * (n + 1) // 2 for n in range(6, 16)], [6]),
+        Part("probe_deep(15), which calls itself, was called with maxactive 1", "probe_deep", [120],
+             [15]),
+        Part(
+            "probe_deep(3), which calls itself, was called, and the entry handler stored its "
+            "argument in 64 bytes of data",
+            "probe_deep", [0, 1, 3, 6], [0], [0, 1, 2, 3])
+    ]
 
 
 def returns(evidence: Evidence) -> Finding | None:
     log = hits(evidence, "returns")
     at = evidence.kernel.symbol(probes.SAID)
-    said = [r for r in log if r.addr == at and r.v[0] in (probes.RETURN, probes.KRETPROBE, probes.INSTANCE)]
-    line = next((line for _, line in evidence.typed if line.startswith("probe returns")), "probe returns 0")
+    said = [
+        r for r in log
+        if r.addr == at and r.v[0] in (probes.RETURN, probes.KRETPROBE, probes.INSTANCE)
+    ]
+    line = next((line for _, line in evidence.typed if line.startswith("probe returns")),
+                "probe returns 0")
     for part in _parts(int(line.split()[2], 16)):
         mine, ends, instances = list[Record](), list[Record](), list[Record]()
         while said and len(ends) < len(part.missed):
-            {probes.RETURN: mine, probes.KRETPROBE: ends, probes.INSTANCE: instances}[said[0].v[0]].append(said.pop(0))
+            {probes.RETURN: mine, probes.KRETPROBE: ends,
+             probes.INSTANCE: instances}[said[0].v[0]].append(said.pop(0))
         found = _part_wrong(evidence, part, mine, ends) or _instances_wrong(part, instances)
         if found:
             return found
@@ -514,16 +726,28 @@ def _part_wrong(
     for r in mine:
         returned = _last_return(evidence, r.seq)
         if not returned or returned.v[0] != r.v[2]:
-            return Finding(f"{part.what}: the handler found the value {r.v[2]:#x}, and the last function that had returned then is "
-                           + (evidence.kernel.name_at(returned.addr).partition("+")[0] + f", with {returned.v[0]:#x}"
-                              if returned else "none"), seq=r.seq)
+            return Finding(
+                f"{part.what}: the handler found the value {r.v[2]:#x}, and the last function that "
+                f"had returned then is "
+                + (evidence.kernel.name_at(returned.addr).partition("+")[0] +
+                   f", with {returned.v[0]:#x}" if returned else "none"), seq=r.seq)
     values = [r.v[2] for r in mine]
     if values != part.values:
-        return Finding(f"{part.what}: the handler must find the values {', '.join(map(hex, part.values)) or '(none)'}, and found {', '.join(map(hex, values)) or 'none'}", seq=first, mistake=held)
+        return Finding(
+            f"{part.what}: the handler must find the values "
+            f"{', '.join(map(hex, part.values)) or '(none)'}, and found "
+            f"{', '.join(map(hex, values)) or 'none'}",
+            seq=first, mistake=held)
     if missed != part.missed:
-        return Finding(f"{part.what}: nmissed must be {', '.join(map(str, part.missed))}, and is {', '.join(map(str, missed))}", seq=first, mistake=held)
+        return Finding(
+            f"{part.what}: nmissed must be {', '.join(map(str, part.missed))}, and is "
+            f"{', '.join(map(str, missed))}",
+            seq=first, mistake=held)
     if any(active):
-        return Finding(f"{part.what}, and then the kretprobe was unregistered: {', '.join(map(str, active))} calls were in flight, and must be none", seq=first, mistake=held)
+        return Finding(
+            f"{part.what}, and then the kretprobe was unregistered: {', '.join(map(str, active))} "
+            f"calls were in flight, and must be none",
+            seq=first, mistake=held)
     return _callers(evidence, part, mine)
 
 
@@ -538,34 +762,56 @@ def _last_return(evidence: Evidence, seq: int) -> Record | None:
 
 
 def _instances_wrong(part: Part, said: list[Record]) -> Finding | None:
-    """Each instance has its kretprobe, and the data that the entry handler stored. The last records in `said` name the kretprobes."""
+    """Each instance has its kretprobe, and the data that the entry handler stored. The last records
+    in `said` name the kretprobes."""
     mine, probed = said[:-len(part.missed)], {r.v[1] for r in said[-len(part.missed):]}
     for r in mine:
         if r.v[1] not in probed:
-            return Finding(f"{part.what}: the handler found {r.v[1]:#x} in ri->rp, and must find the kretprobe, {' or '.join(map(hex, sorted(probed)))}", seq=r.seq)
+            return Finding(
+                f"{part.what}: the handler found {r.v[1]:#x} in ri->rp, and must find the "
+                f"kretprobe, {' or '.join(map(hex, sorted(probed)))}",
+                seq=r.seq)
     found = [r.v[2] for r in mine]
     if part.data and found != part.data:
-        return Finding(f"{part.what}: the handlers must find {', '.join(map(str, part.data))} there, and found {', '.join(map(str, found))}", seq=mine[0].seq if mine else None)
+        return Finding(
+            f"{part.what}: the handlers must find {', '.join(map(str, part.data))} there, and "
+            f"found {', '.join(map(str, found))}",
+            seq=mine[0].seq if mine else None)
     return None
 
 
 def _callers(evidence: Evidence, part: Part, mine: list[Record]) -> Finding | None:
     """ret_addr is the address to which the function returns, also in a chain of tail calls."""
-    calls = [c for c in between(evidence.truth.calls, *evidence.parts["returns"]) if c.name == part.function and c.parent != evidence.kernel.symbol("return_to_handler")]
+    calls = [
+        c for c in between(evidence.truth.calls, *evidence.parts["returns"])
+        if c.name == part.function and c.parent != evidence.kernel.symbol("return_to_handler")
+    ]
     homes = {c.parent for c in calls}
     for r in mine:
         if r.v[1] not in homes:
-            return Finding(f"{part.what}: the handler found {evidence.kernel.name_at(r.v[1])} in ri->ret_addr, and must find {' or '.join(sorted(map(evidence.kernel.name_at, homes)))}", seq=r.seq,
-                           mistake="parent-of-the-handler" if r.v[1] == evidence.kernel.symbol("return_to_handler") else "")
+            return Finding(
+                f"{part.what}: the handler found {evidence.kernel.name_at(r.v[1])} in "
+                f"ri->ret_addr, and must find "
+                f"{' or '.join(sorted(map(evidence.kernel.name_at, homes)))}",
+                seq=r.seq, mistake="parent-of-the-handler"
+                if r.v[1] == evidence.kernel.symbol("return_to_handler") else "")
     return None
 
 
 # What is not allowed, in the order of enum refused; the error.
-REFUSED = (("a kretprobe without a handler", errno.EINVAL), ("a kretprobe without a function", errno.EINVAL), ("a kretprobe with a name and an address", errno.EINVAL),
-           ("a kretprobe with too much data", errno.E2BIG), ("a kretprobe with less than no data", errno.E2BIG), ("a kretprobe that is registered already", errno.EEXIST),
-           ("a live patch of a function that does not exist", errno.ENOENT), ("a live patch of no function", errno.EINVAL), ("a live patch without a list", errno.EINVAL),
-           ("a live patch that is enabled already", errno.EBUSY), ("a live patch that is disabled, and is not enabled", errno.EINVAL),
-           ("a live patch of a function whose pc a probe may change", errno.EBUSY), ("a kretprobe with the most data", 0))
+REFUSED = (("a kretprobe without a handler",
+            errno.EINVAL), ("a kretprobe without a function",
+                            errno.EINVAL), ("a kretprobe with a name and an address", errno.EINVAL),
+           ("a kretprobe with too much data",
+            errno.E2BIG), ("a kretprobe with less than no data",
+                           errno.E2BIG), ("a kretprobe that is registered already", errno.EEXIST),
+           ("a live patch of a function that does not exist",
+            errno.ENOENT), ("a live patch of no function",
+                            errno.EINVAL), ("a live patch without a list", errno.EINVAL),
+           ("a live patch that is enabled already",
+            errno.EBUSY), ("a live patch that is disabled, and is not enabled",
+                           errno.EINVAL), ("a live patch of a function whose pc a probe may change",
+                                           errno.EBUSY), ("a kretprobe with the most data", 0))
 
 
 def refused_in(part: str) -> Check:
@@ -584,18 +830,28 @@ def refused_in(part: str) -> Check:
 
 # ---- patched ------------------------------------------------------------------------------------
 
-OLD, NEW, NEWEST = ("probe_one", "probe_two"), ("probe_new_one", "probe_new_two"), ("probe_newest_one", "probe_new_two")
+OLD, NEW, NEWEST = ("probe_one", "probe_two"), ("probe_new_one",
+                                                "probe_new_two"), ("probe_newest_one",
+                                                                   "probe_new_two")
 ENABLE, DISABLE = "klp_enable_patch", "klp_disable_patch"
 # After each step: what was done, and the functions that two calls then run.
-PATCHED = (("no patch is enabled", OLD), ("a patch of both functions was enabled", NEW), ("a newer patch of the first function was enabled", NEWEST),
-           ("the older of two patches was disabled", ("probe_newest_one", "probe_two")), ("the last patch was disabled", OLD), ("a patch of both functions was enabled again", NEW),
-           ("a newer patch of the first function was enabled again", NEWEST), ("the newer of two patches was disabled", NEW), ("the last patch was disabled again", OLD))
+PATCHED = (("no patch is enabled", OLD), ("a patch of both functions was enabled", NEW),
+           ("a newer patch of the first function was enabled",
+            NEWEST), ("the older of two patches was disabled",
+                      ("probe_newest_one", "probe_two")), ("the last patch was disabled", OLD),
+           ("a patch of both functions was enabled again",
+            NEW), ("a newer patch of the first function was enabled again",
+                   NEWEST), ("the newer of two patches was disabled",
+                             NEW), ("the last patch was disabled again", OLD))
 
 
 @once
 def _bodies(evidence: Evidence) -> list[tuple[Record, str]]:
     """The functions of `probe patches`, as they were executed, with their records."""
-    names = {s.address + 4: s.function.name for s in evidence.kernel.sites if s.function.name in {*OLD, *NEW, *NEWEST}}
+    names = {
+        s.address + 4: s.function.name
+        for s in evidence.kernel.sites if s.function.name in {*OLD, *NEW, *NEWEST}
+    }
     return [(r, names[r.addr]) for r in hits(evidence, "patches") if r.addr in names]
 
 
@@ -608,9 +864,12 @@ def patched(evidence: Evidence) -> Finding | None:
         ran = tuple(name for r, name in _bodies(evidence) if mark.seq < r.seq < end.seq)
         if ran != want:
             oldest = want == NEWEST and ran == NEW
-            return Finding(f"{what}; then probe_one and probe_two were called. {' and '.join(want)} must run, and {' and '.join(ran) or 'nothing'} ran", seq=mark.seq,
-                           mistake="oldest-patch-wins" if oldest else "")
-    return None if len(marks) == len(PATCHED) + 2 else Finding(f"'probe patches' made {len(marks)} of {len(PATCHED) + 2} steps")
+            return Finding(
+                f"{what}; then probe_one and probe_two were called. {' and '.join(want)} must run, "
+                f"and {' and '.join(ran) or 'nothing'} ran",
+                seq=mark.seq, mistake="oldest-patch-wins" if oldest else "")
+    return None if len(marks) == len(PATCHED) + 2 else Finding(
+        f"'probe patches' made {len(marks)} of {len(PATCHED) + 2} steps")
 
 
 def _windows(evidence: Evidence, name: str, log: list[Record]) -> list[tuple[Record, Record]]:
@@ -626,7 +885,8 @@ def _windows(evidence: Evidence, name: str, log: list[Record]) -> list[tuple[Rec
 
 
 def all_at_once(evidence: Evidence) -> Finding | None:
-    """While a patch is being enabled, a thread that has called one of its new functions calls no function that it replaces."""
+    """While a patch is being enabled, a thread that has called one of its new functions calls no
+    function that it replaces."""
     for begin, end in _windows(evidence, ENABLE, hits(evidence, "patches")):
         new = dict[int, str]()
         for r, name in _bodies(evidence):
@@ -634,7 +894,10 @@ def all_at_once(evidence: Evidence) -> Finding | None:
                 if name in NEW:
                     new[r.thread] = name
                 elif name in OLD and r.thread in new:
-                    return Finding(f"while {ENABLE} ran, a thread called {new[r.thread]}, and after it {name}: all functions of a patch change at once", seq=r.seq, mistake="patch-switched-piecewise")
+                    return Finding(
+                        f"while {ENABLE} ran, a thread called {new[r.thread]}, and after it "
+                        f"{name}: all functions of a patch change at once",
+                        seq=r.seq, mistake="patch-switched-piecewise")
     return None
 
 
@@ -642,15 +905,25 @@ def waited_for(evidence: Evidence) -> Finding | None:
     """Each change of a patch is followed by a grace period before the function returns."""
     for name in (ENABLE, DISABLE):
         for begin, end in _windows(evidence, name, hits(evidence, "patches")):
-            inside = [w.seq for w in evidence.truth.writes if w.thread == begin.thread and begin.seq < w.seq < end.seq and w.size == 1]
-            graces = [g.seq for g in evidence.truth.hits["synchronize_sched"] if g.thread == begin.thread and begin.seq < g.seq < end.seq]
+            inside = [
+                w.seq for w in evidence.truth.writes
+                if w.thread == begin.thread and begin.seq < w.seq < end.seq and w.size == 1
+            ]
+            graces = [
+                g.seq for g in evidence.truth.hits["synchronize_sched"]
+                if g.thread == begin.thread and begin.seq < g.seq < end.seq
+            ]
             if inside and (not graces or graces[-1] < inside[-1]):
-                return Finding(f"{name} changed patch->enabled and returned, and no grace period began after the change: another CPU may still "
-                               f"{'enter the new function' if name == DISABLE else 'enter the old function'}", seq=end.seq, mistake="disabled-at-once" if name == DISABLE else "")
+                return Finding(
+                    f"{name} changed patch->enabled and returned, and no grace period began after "
+                    f"the change: another CPU may still "
+                    f"{'enter the new function' if name == DISABLE else 'enter the old function'}",
+                    seq=end.seq, mistake="disabled-at-once" if name == DISABLE else "")
     return None
 
 
-LONG = (("enabled", 11, "old"), ("disabled", 12, "new"))  # a call in progress while a patch was ...: the result, and the function in which it ends
+# a call in progress while a patch was ...: the result, and the function in which it ends
+LONG = (("enabled", 11, "old"), ("disabled", 12, "new"))
 
 
 def in_progress(evidence: Evidence) -> Finding | None:
@@ -658,26 +931,37 @@ def in_progress(evidence: Evidence) -> Finding | None:
     for r in probes.said(evidence.kernel, hits(evidence, "patches"), probes.LONG):
         change, want, function = LONG[r.v[1]]
         if r.v[2] != want:
-            return Finding(f"a call was in the {function} function while its patch was {change}. It must end there and return {want}; it returned {r.v[2]}", seq=r.seq)
+            return Finding(
+                f"a call was in the {function} function while its patch was {change}. It must end "
+                f"there and return {want}; it returned {r.v[2]}",
+                seq=r.seq)
     return None
 
 
 # ---- off ---------------------------------------------------------------------------------
 
 def as_before(evidence: Evidence) -> Finding | None:
-    """After the last probe is unregistered, text is as it was before the first; only the slots may hold old copies."""
+    """After the last probe is unregistered, text is as it was before the first; only the slots may
+    hold old copies."""
     if not evidence.text_at_end:
         return Finding("text was not read after the last probe was unregistered")
     want = evidence.rest_text
-    wrong = [a for a in evidence.kernel.differing(evidence.text_at_end, want) if a != evidence.kernel.symbol("ftrace_call") and a not in probes.slots(evidence.kernel)]
+    wrong = [
+        a for a in evidence.kernel.differing(evidence.text_at_end, want)
+        if a != evidence.kernel.symbol("ftrace_call") and a not in probes.slots(evidence.kernel)
+    ]
     if not wrong:
         return None
-    return Finding(f"{len(wrong)} words of text are wrong after the last probe was unregistered, first at {evidence.kernel.name_at(wrong[0])}", address=wrong[0])
+    return Finding(
+        f"{len(wrong)} words of text are wrong after the last probe was unregistered, first at "
+        f"{evidence.kernel.name_at(wrong[0])}",
+        address=wrong[0])
 
 
 def refused(evidence: Evidence) -> Finding | None:
     """A finding if no probe could be registered at all."""
-    return Finding(str(evidence.complaint)) if evidence.complaint and not any(r.addr == evidence.kernel.symbol(BEFORE) for r in evidence.truth.hits["step"]) else None
+    return Finding(str(evidence.complaint)) if evidence.complaint and not any(
+        r.addr == evidence.kernel.symbol(BEFORE) for r in evidence.truth.hits["step"]) else None
 
 
 MISTAKES = {
@@ -692,51 +976,84 @@ MISTAKES = {
     "fault-taken-for-a-breakpoint": "a fault in a slot is taken for the breakpoint after the copy",
     "handlers-nest": "a probe that is hit in a handler calls handlers again",
     "missed-not-counted": "a probe that is hit in a handler is not counted in nmissed",
-    "active-not-given-back": "maxactive is used up by calls whose entry handler said no, or whose thread has exited",
+    "active-not-given-back": "maxactive is used up by calls whose entry handler said no, or whose "
+                             "thread has exited",
     "parent-of-the-handler": "a kretprobe's ret_addr is return_to_handler",
-    "patch-switched-piecewise": "the functions of a patch change one after the other, and not at once",
+    "patch-switched-piecewise": "the functions of a patch change one after the other, and not at "
+                                "once",
     "oldest-patch-wins": "of two enabled patches the older one is used",
     "disabled-at-once": "klp_disable_patch returns while a CPU may still enter the new function",
 }
 
-HITS = seen_once("hit of a probe", lambda e: sum(r.addr == e.kernel.symbol(BEFORE) for r in e.truth.hits["step"]), 20)
+HITS = seen_once("hit of a probe",
+                 lambda e: sum(r.addr == e.kernel.symbol(BEFORE) for r in e.truth.hits["step"]), 20)
 STEPPED = seen_once("call of probe_steps with probes", lambda e: len(_steps(e)) - 1, 10)
-POSTED = seen_once("run of a post handler", lambda e: sum(r.addr == e.kernel.symbol(AFTER) for r in e.truth.hits["step"]), 10)
-CAME = seen_once("store of a breakpoint while probes were registered and unregistered", lambda e: len(_came(e)), 20)
-STALE = seen_once("hit of a breakpoint that was removed meanwhile", lambda e: len(list(probes.said(e.kernel, hits(e, "stale"), probes.STALE))))
-GIVEN_BACK = seen_once("slot that was freed", lambda e: sum(e.kernel.symbol("kprobe_slot_owner") <= w.v[0] < e.kernel.symbol("kprobe_slot_owner") + 8 * probes.SLOTS
-                                                               for w in e.truth.writes), 10)
-STAYED = seen_once("unregistered probe whose point has another probe", lambda e: sum(not begin.v[1] & 0xFF for begin, _ in _frees(e)), 10)
-FREED = seen_once("unregistered probe whose point has no other", lambda e: sum(bool(begin.v[1] & 0xFF) for begin, _ in _frees(e)), 10)
-MOVED = seen_once("hit of a probe whose pre handler changed pc, before an instruction that a slot can execute", lambda e: len(_moved(e, False)), 3)
-MOVED_EMULATED = seen_once("hit of a probe whose pre handler changed pc, before an instruction that is emulated", lambda e: len(_moved(e, True)), 3)
+POSTED = seen_once("run of a post handler", lambda e: sum(r.addr == e.kernel.symbol(AFTER)
+                                                          for r in e.truth.hits["step"]), 10)
+CAME = seen_once("store of a breakpoint while probes were registered and unregistered",
+                 lambda e: len(_came(e)), 20)
+STALE = seen_once("hit of a breakpoint that was removed meanwhile",
+                  lambda e: len(list(probes.said(e.kernel, hits(e, "stale"), probes.STALE))))
+GIVEN_BACK = seen_once(
+    "slot that was freed", lambda e: sum(
+        e.kernel.symbol("kprobe_slot_owner") <= w.v[0] < e.kernel.symbol("kprobe_slot_owner") + 8 *
+        probes.SLOTS for w in e.truth.writes), 10)
+STAYED = seen_once("unregistered probe whose point has another probe",
+                   lambda e: sum(not begin.v[1] & 0xFF for begin, _ in _frees(e)), 10)
+FREED = seen_once("unregistered probe whose point has no other",
+                  lambda e: sum(bool(begin.v[1] & 0xFF) for begin, _ in _frees(e)), 10)
+MOVED = seen_once(
+    "hit of a probe whose pre handler changed pc, before an instruction that a slot can execute",
+    lambda e: len(_moved(e, False)), 3)
+MOVED_EMULATED = seen_once(
+    "hit of a probe whose pre handler changed pc, before an instruction that is emulated",
+    lambda e: len(_moved(e, True)), 3)
 TRAPPED = seen_once("trap in a slot", lambda e: len(_in_slots(e, hits(e, "traps"))), 6)
-INSNS = seen_once("call of break_hook->insn", lambda e: len(list(probes.said(e.kernel, hits(e, "steps"), probes.INSN))), 10)
-NESTED = seen_once("attempt of a hit within a hit", lambda e: len(list(probes.said(e.kernel, hits(e, "nested"), probes.NESTED))), len(NESTING))
-IN_PROGRESS = seen_once("call in progress while a live patch changed", lambda e: len(list(probes.said(e.kernel, hits(e, "patches"), probes.LONG))), len(LONG))
-RETURNED = seen_once("return with a kretprobe", lambda e: len(list(probes.said(e.kernel, hits(e, "returns"), probes.RETURN))), 15)
-RETURNS_REFUSED = seen_once("kretprobe that must be refused", lambda e: len(list(probes.said(e.kernel, hits(e, "returns"), probes.REFUSED))), 6)
-PATCHES_REFUSED = seen_once("live patch that must be refused", lambda e: len(list(probes.said(e.kernel, hits(e, "patches"), probes.REFUSED))), 6)
+INSNS = seen_once("call of break_hook->insn",
+                  lambda e: len(list(probes.said(e.kernel, hits(e, "steps"), probes.INSN))), 10)
+NESTED = seen_once("attempt of a hit within a hit",
+                   lambda e: len(list(probes.said(e.kernel, hits(e, "nested"), probes.NESTED))),
+                   len(NESTING))
+IN_PROGRESS = seen_once("call in progress while a live patch changed",
+                        lambda e: len(list(probes.said(e.kernel, hits(e, "patches"), probes.LONG))),
+                        len(LONG))
+RETURNED = seen_once("return with a kretprobe",
+                     lambda e: len(list(probes.said(e.kernel, hits(e, "returns"), probes.RETURN))),
+                     15)
+RETURNS_REFUSED = seen_once(
+    "kretprobe that must be refused",
+    lambda e: len(list(probes.said(e.kernel, hits(e, "returns"), probes.REFUSED))), 6)
+PATCHES_REFUSED = seen_once(
+    "live patch that must be refused",
+    lambda e: len(list(probes.said(e.kernel, hits(e, "patches"), probes.REFUSED))), 6)
 PATCHES = seen_once("call of a patched function", lambda e: len(_bodies(e)), 18)
-SWITCHED = seen_once("call of a live patch's function by another thread while it was enabled", lambda e: sum(
-    begin.seq < r.seq < end.seq and r.thread != begin.thread for begin, end in _windows(e, ENABLE, hits(e, "patches")) for r, _ in _bodies(e)))
+SWITCHED = seen_once(
+    "call of a live patch's function by another thread while it was enabled",
+    lambda e: sum(begin.seq < r.seq < end.seq and r.thread != begin.thread
+                  for begin, end in _windows(e, ENABLE, hits(e, "patches")) for r, _ in _bodies(e)))
 
 
 def _probed_calls(part: str) -> Coverage:
-    return Coverage("hit of a probe on the workload", lambda e: [Amount(part, sum(c.executed for c in _counted(e, part)), 5)])
+    return Coverage("hit of a probe on the workload",
+                    lambda e: [Amount(part, sum(c.executed for c in _counted(e, part)), 5)])
 
 
-# Probe 0 is on an instruction of calls_traced. B is held before the copy in its slot, before the slot's second word, and in the exception.
-# Its slot held another instruction before that.
+# Probe 0 is on an instruction of calls_traced. B is held before the copy in its slot, before the
+# slot's second word, and in the exception. Its slot held another instruction before that.
 OTHER = ("probe at 0 calls_traced+0x10", "probe off 0")
 ON, POST_ON, GONE = "probe at 0 calls_traced+0x8", "probe at 0 calls_traced+0x8 post", "probe off 0"
 INSIDE = ("kprobe_slots", "kprobe_slots+0x4", "trap_exception", "calls_traced+0xc")
 SCHEDULES = (
-    Change("register", POST_ON, "register_kprobe", before=OTHER, after=(GONE,), comes=frozenset({0}), inside=INSIDE),
-    Change("unregister", GONE, "unregister_kprobe", before=(ON,), goes=frozenset({0}), inside=INSIDE),
-    Change("post", "probe at 1 calls_traced+0x8 post", "register_kprobe", before=(ON,), after=("probe off 1", GONE), stays=frozenset({0}), comes=frozenset({1}), inside=INSIDE),
-    Change("patch", "probe patch on", "klp_enable_patch", after=("probe patch off",), comes=frozenset({PATCH}), inside=("calls_traced+0xc",)),
-    Change("unpatch", "probe patch off", "klp_disable_patch", before=("probe patch on",), goes=frozenset({PATCH}), inside=("probe_new_traced+0xc",)),
+    Change("register", POST_ON, "register_kprobe", before=OTHER, after=(GONE,),
+           comes=frozenset({0}), inside=INSIDE),
+    Change("unregister", GONE, "unregister_kprobe", before=(ON,), goes=frozenset({0}),
+           inside=INSIDE),
+    Change("post", "probe at 1 calls_traced+0x8 post", "register_kprobe", before=(ON,),
+           after=("probe off 1", GONE), stays=frozenset({0}), comes=frozenset({1}), inside=INSIDE),
+    Change("patch", "probe patch on", "klp_enable_patch", after=("probe patch off",),
+           comes=frozenset({PATCH}), inside=("calls_traced+0xc",)),
+    Change("unpatch", "probe patch off", "klp_disable_patch", before=("probe patch on",),
+           goes=frozenset({PATCH}), inside=("probe_new_traced+0xc",)),
 )
 
 CHECKS = {
@@ -754,7 +1071,10 @@ CHECKS = {
     "schedules": all_of(as_linked, probes_under_schedules, patches_under_schedules),
 }
 
-CONSOLE = {"life": lives_and_traces, "off": at_rest_at_end, "one CPU": probes_printed, "four CPUs": probes_printed, "returns": returns_printed}
+CONSOLE = {
+    "life": lives_and_traces, "off": at_rest_at_end, "one CPU": probes_printed,
+    "four CPUs": probes_printed, "returns": returns_printed
+}
 
 SEEN = {
     "hit": (HITS,),

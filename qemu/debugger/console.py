@@ -23,7 +23,8 @@ WAITS = "[the kernel waits for a line: Ctrl-C stops it here, then `console LINE`
 
 @contextmanager
 def aside() -> Iterator[Callable[[], str]]:
-    """Keep gdb's own output, also about stops, for the caller. The guest's output is still shown."""
+    """Keep gdb's own output, also about stops, for the caller. The guest's output is still shown.
+    """
     gdb.flush()
     shown = os.dup(1)
     with tempfile.TemporaryFile() as log:
@@ -37,14 +38,16 @@ def aside() -> Iterator[Callable[[], str]]:
 
 
 class Console:
-    """A thread reads the guest's output, and stops the guest at the prompt for which a caller waits."""
+    """A thread reads the guest's output, and stops the guest at the prompt for which a caller
+    waits."""
 
     def __init__(self) -> None:
         self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         self._out = os.dup(1)
         self._lock = threading.Lock()  # held while reading; it protects all that follows
         self._ended = False
-        self._seen = b"\n"  # the output since the last line was typed; its newline may have come before this class read
+        # the output since the last line was typed; its newline may have come before this class read
+        self._seen = b"\n"
         self._waited_for = False
         self._runs = False  # run_to_prompt() runs the guest, and stops it, so WAITS would be wrong
         self.at_prompt = False
@@ -89,8 +92,9 @@ class Console:
             gdb.execute("interrupt")
 
     def _stops(self, event: gdb.StopEvent) -> None:
-        """The guest has stopped, and perhaps at a breakpoint just when its prompt came. What it printed is shown before gdb's own prompt: on a
-        busy host the other thread may read it later."""
+        """The guest has stopped, and perhaps at a breakpoint just when its prompt came. What it
+        printed is shown before gdb's own prompt: on a busy host the other thread may read it later.
+        """
         with self._lock:
             self._waited_for = False
             if isinstance(event, gdb.BreakpointEvent):
@@ -98,14 +102,16 @@ class Console:
         self.settle()
 
     def _goes_on(self, _: gdb.ContinueEvent) -> None:
-        """The user continues the guest at its prompt, where nothing will stop it, so WAITS must be printed. Its reader may type Ctrl-C at once,
-        which is lost before the guest runs. So WAITS is printed when gdb waits for the guest, and by the other thread."""
+        """The user continues the guest at its prompt, where nothing will stop it, so WAITS must be
+        printed. Its reader may type Ctrl-C at once, which is lost before the guest runs. So WAITS
+        is printed when gdb waits for the guest, and by the other thread."""
         if self.at_prompt and not self.muted and not self._runs and not self._told:
             self._told = True
             gdb.post_event(self._tell_now)
 
     def _tell_now(self) -> None:
-        """Python and not gdb gets a Ctrl-C that comes while Python runs; it must interrupt the guest all the same."""
+        """Python and not gdb gets a Ctrl-C that comes while Python runs; it must interrupt the
+        guest all the same."""
         try:
             os.write(self._tell[1], b".")
         except KeyboardInterrupt:
@@ -118,7 +124,8 @@ class Console:
             return b""
 
     def settle(self) -> None:
-        """Read the output from before the stop, which is still in the socket. Either thread may do it."""
+        """Read the output from before the stop, which is still in the socket. Either thread may do
+        it."""
         with self._lock:
             while not self._ended and select.select([self._socket], [], [], 0)[0]:
                 self._take()
@@ -130,7 +137,8 @@ class Console:
         self._socket.sendall(line)
 
     def run_to_prompt(self) -> bool:
-        """Run the guest to its prompt. False: something else stopped it, and a message was printed."""
+        """Run the guest to its prompt. False: something else stopped it, and a message was printed.
+        """
         self.settle()
         with self._lock:
             self.stopped = False
@@ -153,11 +161,18 @@ class Console:
 
 
 def leave_firmware() -> bool:
-    """At the prompt a hart may be in the firmware, setting its timer. Run it until it returns, to the `ecall` or the instruction after it.
-    False: a breakpoint of the user stopped the guest, and a message was printed."""
+    """At the prompt a hart may be in the firmware, setting its timer. Run it until it returns, to
+    the `ecall` or the instruction after it. False: a breakpoint of the user stopped the guest, and
+    a message was printed."""
     back = int(gdb.parse_and_eval("$mepc"))
-    users = {breakpoint: breakpoint.hit_count for breakpoint in gdb.breakpoints() if breakpoint.number > 0}
-    places = [gdb.Breakpoint(f"*{at:#x}", gdb.BP_HARDWARE_BREAKPOINT, internal=True) for at in (back, back + 4)]
+    users = {
+        breakpoint: breakpoint.hit_count
+        for breakpoint in gdb.breakpoints() if breakpoint.number > 0
+    }
+    places = [
+        gdb.Breakpoint(f"*{at:#x}", gdb.BP_HARDWARE_BREAKPOINT, internal=True)
+        for at in (back, back + 4)
+    ]
     with aside() as said:
         gdb.execute("continue")
         gdb.flush()
@@ -165,7 +180,8 @@ def leave_firmware() -> bool:
     left = any(place.hit_count for place in places)
     for place in places:
         place.delete()
-    if left and all(breakpoint.is_valid() and breakpoint.hit_count == count for breakpoint, count in users.items()):
+    if left and all(breakpoint.is_valid() and breakpoint.hit_count == count
+                    for breakpoint, count in users.items()):
         return True
     gdb.write(told)
     return False

@@ -15,8 +15,8 @@ from itertools import islice
 
 import gdb  # type: ignore[import]
 
-from qemu.debugger.guest import (Command, Value, address, as_int, evaluate, name_of, need_kernel, offset_of, pointer,
-                                 read, text)
+from qemu.debugger.guest import (Command, Value, address, as_int, evaluate, name_of, need_kernel,
+                                 offset_of, pointer, read, text)
 
 # A slot's word, as ring_buffer.h draws it: | EMPTY 1 | page 20 | position 43 |
 EMPTY, POSITION_BITS = 1 << 63, 43
@@ -57,10 +57,13 @@ class BufferPage:
     data: bytes
 
 
-def page_of(desc: Value, ts: int | None = None, first: int | None = None, offset: int = 0) -> BufferPage:
+def page_of(desc: Value, ts: int | None = None, first: int | None = None,
+            offset: int = 0) -> BufferPage:
     page = desc["page"].dereference()
     data = read(as_int(page["data"].address) + offset, as_int(page["commit"]) - offset)
-    return BufferPage(as_int(page["time_stamp"]) if ts is None else ts, as_int(desc["first"]) if first is None else first, data)
+    return BufferPage(
+        as_int(page["time_stamp"]) if ts is None else ts,
+        as_int(desc["first"]) if first is None else first, data)
 
 
 def pages_newest_first(rb: Value) -> Iterator[BufferPage]:
@@ -75,7 +78,8 @@ def pages_newest_first(rb: Value) -> Iterator[BufferPage]:
 
 
 def decode(page: BufferPage, cpu: int) -> list[BufferEvent]:
-    extend, stamp, padding = (int(gdb.parse_and_eval(f"RB_{n}")) for n in ("TIME_EXTEND", "TIME_STAMP", "PADDING"))
+    extend, stamp, padding = (int(gdb.parse_and_eval(f"RB_{n}"))
+                              for n in ("TIME_EXTEND", "TIME_STAMP", "PADDING"))
     found, at, ts, bits = [], 0, page.ts, 27
     while at + 4 <= len(page.data):
         head, = struct.unpack_from("<I", page.data, at)
@@ -102,7 +106,8 @@ def newest(rb: Value, cpu: int, count: int) -> list[BufferEvent]:
     for page in pages_newest_first(rb):
         older = decode(page, cpu)
         if events and first is not None and first > page.first + len(older):
-            events[0] = BufferEvent(events[0].ts, cpu, events[0].data, first - page.first - len(older))
+            events[0] = BufferEvent(events[0].ts, cpu, events[0].data,
+                                    first - page.first - len(older))
         events, first = older + events, page.first
         if len(events) >= count:
             break
@@ -141,11 +146,15 @@ def time_of(event: BufferEvent, clock: Value) -> str:
 
 
 def print_text(event: BufferEvent) -> str:
-    return event.data[offset_of("struct print_entry", "buf"):].split(b"\0")[0].decode(errors="replace")
+    return event.data[offset_of("struct print_entry", "buf"):].split(b"\0")[0].decode(
+        errors="replace")
 
 
 def common_line(event: BufferEvent, clock: Value) -> str:
-    line = f"{comm_of(event.pid):>16}-{event.pid:<7} [{event.cpu:03}] {flags_of(event)}{time_of(event, clock)}: "
+    line = (
+        f"{comm_of(event.pid):>16}-{event.pid:<7} [{event.cpu:03}] "
+        f"{flags_of(event)}{time_of(event, clock)}: "
+    )
     if event.type == int(gdb.parse_and_eval("TRACE_FN")):
         ip, parent = (event.field("struct function_entry", n) for n in ("ip", "parent_ip"))
         return f"{line}{name_at(ip)} <-{name_at(parent)}\n"
@@ -167,15 +176,16 @@ ENTRY, RETURN = "struct ftrace_graph_ent_entry", "struct ftrace_graph_ret_entry"
 
 
 def duration(ns: int) -> str:
-    mark = next((m for above, m in ((10**9, "$"), (10**8, "@"), (10**7, "*"), (10**6, "#"), (10**5, "!"), (10**4, "+"))
-                 if ns > above), " ")
+    mark = next((m for above, m in ((10**9, "$"), (10**8, "@"), (10**7, "*"), (10**6, "#"),
+                                    (10**5, "!"), (10**4, "+")) if ns > above), " ")
     whole = str(ns // 1000)
     number = whole if len(whole) > 6 else f"{whole}.{ns % 1000:03}"[:8]
     return f"{mark} {number} us {'':{max(8 - len(number), 0)}}|  "
 
 
 class Graph:
-    """Prints function_graph's events: a call and its return are one line if no event is between them."""
+    """Prints function_graph's events: a call and its return are one line if no event is between
+    them."""
 
     def __init__(self) -> None:
         self._cpus: dict[int, GraphCpu] = {}
@@ -185,7 +195,8 @@ class Graph:
 
     @staticmethod
     def _proc(pid: int) -> str:
-        """The name and pid, centred in 14 columns; if the number of blanks is odd, the extra one comes last."""
+        """The name and pid, centred in 14 columns; if the number of blanks is odd, the extra one
+        comes last."""
         who = f"{comm_of(pid)[:7]}-{pid}"
         spaces = max(14 - len(who), 0)
         return f"{'':{spaces // 2}}{who}{'':{spaces - spaces // 2}}"
@@ -208,7 +219,10 @@ class Graph:
             return switch + self._return(state, event), 1
         if kind is None:
             depth = state.depth + 1 if state.depth > 0 else 0
-            return f"{switch} {event.cpu})               |  {'':{2 * depth}}/* {print_text(event).rstrip(chr(10))} */\n", 1
+            return (
+                f"{switch} {event.cpu})               |  "
+                f"{'':{2 * depth}}/* {print_text(event).rstrip(chr(10))} */\n",
+                1)
         func, depth = event.field(ENTRY, "func"), event.field(ENTRY, "depth", "i")
         arrow = self._arrow(event, func, "==========>")
         if following and self._is_leaf(event, func, depth, following):
@@ -216,11 +230,14 @@ class Graph:
             line = f" {event.cpu}) {self._took(following)}{'':{2 * depth}}{name_at(func)}();\n"
             return switch + arrow + line + self._arrow(event, func, "<=========="), 2
         state.depth, state.open[depth] = depth, func
-        return f"{switch}{arrow} {event.cpu})               |  {'':{2 * depth}}{name_at(func)}() {{\n", 1
+        return (
+            f"{switch}{arrow} {event.cpu})               |  {'':{2 * depth}}{name_at(func)}() {{\n",
+            1)
 
     def _is_leaf(self, event: BufferEvent, func: int, depth: int, following: BufferEvent) -> bool:
-        return (self.types.get(following.type) == "RET" and not following.lost and following.pid == event.pid
-                and following.field(RETURN, "depth", "i") == depth and following.field(RETURN, "func") == func)
+        return (self.types.get(following.type) == "RET" and not following.lost
+                and following.pid == event.pid and following.field(RETURN, "depth", "i") == depth
+                and following.field(RETURN, "func") == func)
 
     def _took(self, event: BufferEvent) -> str:
         return duration(event.field(RETURN, "rettime") - event.field(RETURN, "calltime"))
@@ -229,7 +246,8 @@ class Graph:
         func, depth = event.field(RETURN, "func"), event.field(RETURN, "depth", "i")
         told = "" if state.open.get(depth) == func else f" /* {name_at(func)} */"
         state.depth, state.open[depth] = depth - 1, 0
-        return f" {event.cpu}) {self._took(event)}{'':{2 * depth}}}}{told}\n" + self._arrow(event, func, "<==========")
+        return f" {event.cpu}) {self._took(event)}{'':{2 * depth}}}}{told}\n" + self._arrow(
+            event, func, "<==========")
 
 
 def printed(events: list[BufferEvent], tracer: str, clock: Value) -> Iterator[str]:
@@ -242,7 +260,8 @@ def printed(events: list[BufferEvent], tracer: str, clock: Value) -> Iterator[st
         event = queue.pop()
         if event.lost:
             yield f"CPU:{event.cpu} [LOST {event.lost} EVENTS]\n"
-        if tracer == "function_graph" and (event.type in graph.types or event.type == int(gdb.parse_and_eval("TRACE_PRINT"))):
+        if tracer == "function_graph" and (event.type in graph.types
+                                           or event.type == int(gdb.parse_and_eval("TRACE_PRINT"))):
             line, used = graph.lines(event, queue[-1] if queue else None)
             if used == 2:
                 queue.pop()
@@ -267,9 +286,10 @@ after a panic. A function whose entry is not among the N events is named at its 
         tr = gdb.parse_and_eval("global_trace")
         name_at.cache_clear()
         rings = [tr["cpu"][n] for n in range(int(gdb.parse_and_eval("nr_cpus")))]
-        events = sorted((e for n, rb in enumerate(rings) if int(rb["nr_slots"]) for e in newest(rb, n, count)),
-                        key=lambda e: (e.ts, e.cpu))
-        there = sum(as_int(rb["accepted"]) - as_int(rb["overrun"]) - as_int(rb["read"]) for rb in rings)
+        events = sorted((e for n, rb in enumerate(rings) if int(rb["nr_slots"])
+                         for e in newest(rb, n, count)), key=lambda e: (e.ts, e.cpu))
+        there = sum(
+            as_int(rb["accepted"]) - as_int(rb["overrun"]) - as_int(rb["read"]) for rb in rings)
         shown = events[-count:] if count else []
         tracer = text(tr["tracer"]["name"]) if int(tr["tracer"]) else "nop"
         gdb.write(f"# tracer: {tracer}; {len(shown)} of {there} events\n")

@@ -53,8 +53,10 @@ def offset_of(type_name: str, field: str) -> int:
 
 
 def read(at: int, size: int) -> bytes:
-    """Read memory through the selected CPU. Inferior.read_memory() of gdb 16 uses any CPU, and one in the firmware has no page tables."""
-    return pointer(at, "char").string("latin-1", length=size).encode("latin-1")  # each byte is a character
+    """Read memory through the selected CPU. Inferior.read_memory() of gdb 16 uses any CPU, and one
+    in the firmware has no page tables."""
+    # each byte is a character
+    return pointer(at, "char").string("latin-1", length=size).encode("latin-1")
 
 
 def word(at: int) -> int:
@@ -72,7 +74,8 @@ def constant(name: str) -> int:
 
 @cache
 def symbols() -> list[tuple[int, int, str]]:
-    """Start, size and name of each function and object, as the ELF has them: gdb cuts `.part.0` off."""
+    """Start, size and name of each function and object, as the ELF has them: gdb cuts `.part.0`
+    off."""
     with open(gdb.current_progspace().filename, "rb") as stream:
         table = ELFFile(stream).get_section_by_name(".symtab")
         return sorted((s["st_value"], s["st_size"], s.name) for s in table.iter_symbols()
@@ -80,7 +83,8 @@ def symbols() -> list[tuple[int, int, str]]:
 
 
 def symbol(at: int) -> tuple[str, int]:
-    """The function or object at an address, and the offset in it; else the address as text, and 0."""
+    """The function or object at an address, and the offset in it; else the address as text, and 0.
+    """
     index = bisect_right(symbols(), (at, 1 << 64)) - 1
     if index >= 0:
         start, size, name = symbols()[index]
@@ -186,9 +190,11 @@ class Command(gdb.Command):
             self.run(gdb.string_to_argv(argument))
         except gdb.MemoryError as error:
             if in_firmware():
-                raise gdb.GdbError("This hart is in the firmware, where the kernel's addresses are not mapped. `console` runs on to the prompt.") from error
+                raise gdb.GdbError(
+                    "This hart is in the firmware, where the kernel's addresses are not mapped. "
+                    "`console` runs on to the prompt."
+                ) from error
             raise
 
     def run(self, words: list[str]) -> None:
         raise NotImplementedError
-

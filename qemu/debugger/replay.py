@@ -1,5 +1,6 @@
 # mypy: no-warn-return-any, allow-subclassing-any
-"""`make grade GDB=1`: types the lines of a graded boot again, up to the moment that grading/report/replay.py has found."""
+"""`make grade GDB=1`: types the lines of a graded boot again, up to the moment that
+grading/report/replay.py has found."""
 
 from __future__ import annotations
 
@@ -33,7 +34,8 @@ class NthArrival(gdb.Breakpoint):
 
 
 def type_before(lines: list[str]) -> bool:
-    """Type the lines as the grader did, without showing their output again. False: something else stopped the guest."""
+    """Type the lines as the grader did, without showing their output again. False: something else
+    stopped the guest."""
     CONSOLE.muted = True
     try:
         for line in lines:
@@ -76,7 +78,8 @@ def out_of_interrupt() -> bool:
 
 
 def to_what_runs() -> None:
-    """The guest was stopped anywhere: select a CPU that is not idle, and run it out of an interrupt."""
+    """The guest was stopped anywhere: select a CPU that is not idle, and run it out of an
+    interrupt."""
     stopped = gdb.selected_thread(), gdb.newest_frame().pc()
     busy = [cpu for cpu in cpus() if int(cpu["running"]) != int(cpu["idle"])]
     vcpu = vcpu_of(busy[0]) if busy else None
@@ -125,5 +128,6 @@ def replay(path: Path) -> None:
         gdb.write(f"\nThe machine has ended: {error}\n")
         return
     said = f"This is {plan['where']}." if reached else \
-        f"This time the boot did not reach that place. It was {plan['where']}; `bt` says where it is now."
+        (f"This time the boot did not reach that place. It was {plan['where']}; `bt` says where it "
+         f"is now.")
     gdb.write(f"\n{plan['why']}\n{said}\n")

@@ -10,8 +10,8 @@ from fnmatch import fnmatchcase
 
 import gdb  # type: ignore[import]
 
-from qemu.debugger.guest import (MASK, Command, Value, address, as_int, constant, disassemble, evaluate,
-                                 name_of, place, read, symbol, symbols, word)
+from qemu.debugger.guest import (MASK, Command, Value, address, as_int, constant, disassemble,
+                                 evaluate, name_of, place, read, symbol, symbols, word)
 
 
 @dataclass(frozen=True)
@@ -43,7 +43,8 @@ def sites() -> Iterator[SiteRecord]:
 
 
 def object_name(at: int) -> str:
-    """The name of the object at this address, for an array with the element's number; else the address."""
+    """The name of the object at this address, for an array with the element's number; else the
+    address."""
     name, offset = symbol(at)
     array = evaluate(f"'{name}'")
     if array is None:
@@ -65,7 +66,8 @@ def hash_has(table: Value, offset: int) -> bool:
 
 def selects(op: Value, offset: int) -> bool:
     wanted, excluded = op["filter"]["filter_hash"], op["filter"]["notrace_hash"]
-    return (not int(wanted) or hash_has(wanted, offset)) and not (int(excluded) and hash_has(excluded, offset))
+    return (not int(wanted)
+            or hash_has(wanted, offset)) and not (int(excluded) and hash_has(excluded, offset))
 
 
 def listed_ops(offset: int) -> list[str]:
@@ -79,7 +81,8 @@ def listed_ops(offset: int) -> list[str]:
 
 
 def slot_of(target: int) -> int | None:
-    """The number of the stub at an address, or of the stub to which an island's entry at the address leads."""
+    """The number of the stub at an address, or of the stub to which an island's entry at the
+    address leads."""
     first, second = address("ftrace_stub_0"), address("ftrace_stub_1")
     if first is None or second is None:
         return None
@@ -89,14 +92,16 @@ def slot_of(target: int) -> int | None:
     number, rest = divmod(target - (start or 0), second - first)
     # In the DWARF of most files the array has no length, and gdb may use such a file's.
     slots = next((size for _, size, name in symbols() if name == "ftrace_slots"), 0)
-    return number if not rest and 0 <= number < slots // gdb.lookup_type("struct ftrace_slot").sizeof else None
+    return number if not rest and 0 <= number < slots // gdb.lookup_type(
+        "struct ftrace_slot").sizeof else None
 
 
 def told_of(target: int, offset: int) -> str:
     """The ops that are called for a call to @target, as text."""
     number = slot_of(target)
     if number is None:
-        op = evaluate("*(struct ftrace_ops **)&function_trace_op")  # a program of labs 1 and 3 declares it as void *
+        # a program of labs 1 and 3 declares it as void *
+        op = evaluate("*(struct ftrace_ops **)&function_trace_op")
         return place(target) + (f": {op_name(op)}" if op is not None else "")
     if number == 0:
         return f"list: {', '.join(listed_ops(offset)) or 'no op'}"
@@ -125,7 +130,8 @@ def describe(site: SiteRecord) -> tuple[str, bool]:
     asm = disassemble(site.ip)
     target = call_target(site.ip, asm)
     told = f"  -> {told_of(target, int(site.record['offset']))}" if target is not None else ""
-    marks = "  (disabled: its word was not as its record says)" if int(site.record["flags"]) & 1 else ""
+    marks = "  (disabled: its word was not as its record says)" if int(
+        site.record["flags"]) & 1 else ""
     return f"{word(site.ip):08x}  {asm.split(' <')[0]}{told}{marks}", target is not None
 
 
@@ -163,7 +169,10 @@ class SiteWatch(gdb.Breakpoint):
         before, self._word = self._word, word(self.site.ip)
         if self._word == before:
             return False
-        gdb.write(f"\n{self.site.function} at {self.site.ip:#x} is written: now {describe(self.site)[0]}\n")
+        gdb.write(
+            f"\n{self.site.function} at {self.site.ip:#x} is written: now "
+            f"{describe(self.site)[0]}\n"
+        )
         return True
 
 
@@ -179,7 +188,8 @@ def find_site(word_: str) -> SiteRecord:
         found = [s for s in found if s.ip == as_int(value)] or found
     if len(found) != 1:
         raise gdb.GdbError(f"{len(found)} call sites are in '{word_}': " +
-                           (", ".join(f"{s.ip:#x}" for s in found) or "callsites lists those that there are."))
+                           (", ".join(f"{s.ip:#x}"
+                                      for s in found) or "callsites lists those that there are."))
     return found[0]
 
 
@@ -197,4 +207,7 @@ function made it, `up` goes to the caller. `delete N` removes the watchpoint."""
             raise gdb.GdbError("who-patches FUNCTION|ADDRESS")
         site = find_site(words[0])
         watch = SiteWatch(site)
-        gdb.write(f"{watch.number}: stops when the call site of {site.function}, {site.ip:#x}, is written\n")
+        gdb.write(
+            f"{watch.number}: stops when the call site of {site.function}, {site.ip:#x}, is "
+            f"written\n"
+        )

@@ -4,7 +4,8 @@
 Assembly has no unwind tables, and a traced function returns to
 return_to_handler. The unwinder here knows these:
 
-    exception_vector    all registers are in struct trap_frame, at sp; at its first instruction they are unchanged
+    exception_vector    all registers are in struct trap_frame, at sp; at its first instruction they
+                        are unchanged
     ftrace_caller       struct ftrace_regs, at sp: it is two frames
     return_to_handler   the function's true return address is on the shadow stack
     other assembly      by its frame record, after the instruction that makes it
@@ -23,8 +24,9 @@ import gdb  # type: ignore[import]
 from gdb.FrameDecorator import FrameDecorator  # type: ignore[import]
 from gdb.unwinder import Unwinder, register_unwinder  # type: ignore[import]
 
-from qemu.debugger.guest import (ISA, Command, Value, address, as_int, every_thread, name_of, need_kernel, pointer,
-                                 read, running_on, symbol, text, thread_of_stack, word)
+from qemu.debugger.guest import (ISA, Command, Value, address, as_int, every_thread, name_of,
+                                 need_kernel, pointer, read, running_on, symbol, text,
+                                 thread_of_stack, word)
 
 Registers = dict[str, int]
 
@@ -61,7 +63,8 @@ def from_trap_frame(frame: Frame) -> Registers:
     found = {name: as_int(regs["x"][n]) for n, name in enumerate(GENERAL) if name != "zero"}
     if "sp" not in GENERAL:
         found["sp"] = as_int(regs["sp"])
-    # gdb takes every outer pc for a return address, and looks up the byte before it. This pc is exact, so it is raised by 1.
+    # gdb takes every outer pc for a return address, and looks up the byte before it. This pc is
+    # exact, so it is raised by 1.
     return found | {"pc": as_int(regs["pc"]) + 1}
 
 
@@ -85,13 +88,21 @@ def from_ftrace_regs(frame: Frame) -> Registers:
         return {"pc": frame[back], "sp": frame.sp, FP: frame[FP], LINK: frame[link]}
     regs = pointer(frame.sp, "struct ftrace_regs").dereference()
     if frame.pc <= call:
-        ours = frame.sp <= frame[FP] <= frame.sp + size  # equal to the end: on riscv64, before fp points to the record
-        return {"pc": frame[RESUME], "sp": frame.sp + size, FP: as_int(regs["fp"]) if ours else frame[FP], LINK: frame[PARENT]}
-    return {"pc": as_int(regs["pc"]), "sp": frame.sp + size, FP: as_int(regs["fp"]), LINK: as_int(regs["link"])}
+        # equal to the end: on riscv64, before fp points to the record
+        ours = frame.sp <= frame[FP] <= frame.sp + size
+        return {
+            "pc": frame[RESUME], "sp": frame.sp + size,
+            FP: as_int(regs["fp"]) if ours else frame[FP], LINK: frame[PARENT]
+        }
+    return {
+        "pc": as_int(regs["pc"]), "sp": frame.sp + size, FP: as_int(regs["fp"]),
+        LINK: as_int(regs["link"])
+    }
 
 
 def true_caller(sp: int, fp: int) -> int | None:
-    """The return address of the newest shadow frame with this frame pointer; in a chain of tail calls, of the outermost."""
+    """The return address of the newest shadow frame with this frame pointer; in a chain of tail
+    calls, of the outermost."""
     thread, handler = thread_of_stack(sp), address("return_to_handler")
     if thread is None or not int(thread["ftrace"]):
         return None
@@ -117,7 +128,8 @@ def from_return_to_handler(frame: Frame, start: int) -> Registers:
 
 
 def made_frame(pc: int) -> int:
-    """The size of the frame at @pc, from the instructions before it; 0: there is no frame yet, or no longer."""
+    """The size of the frame at @pc, from the instructions before it; 0: there is no frame yet, or
+    no longer."""
     at = pc
     while pc - at < 512 and word(at) not in ENDS:
         at -= 4
@@ -145,7 +157,8 @@ def from_record(frame: Frame) -> Registers:
 
 
 def behind_the_last(frame: Frame) -> Registers | None:
-    """The last instruction of a function calls one that never returns, so the return address belongs to the next function in DWARF."""
+    """The last instruction of a function calls one that never returns, so the return address
+    belongs to the next function in DWARF."""
     start = frame.pc - 4 - symbol(frame.pc - 4)[1]
     beginning = map(word, range(start, min(start + 64, frame.pc), 4))
     return recorded(frame, next(filter(None, map(ISA.lowers_sp, beginning)), 0))
@@ -201,8 +214,10 @@ class FrameId:
 class KernelUnwinder(Unwinder):
     def __init__(self) -> None:
         super().__init__("callsite")
-        self.instead: Registers | None = None  # the context of another thread, which is shown instead of the CPU's
-        self.level = 0  # the level of the CPU's own frame; functions that are inlined at its pc have lower levels
+        # the context of another thread, which is shown instead of the CPU's
+        self.instead: Registers | None = None
+        # the level of the CPU's own frame; functions that are inlined at its pc have lower levels
+        self.level = 0
 
     def __call__(self, pending: Any) -> Any:
         try:
@@ -238,7 +253,8 @@ class Interrupted(FrameDecorator):
 
 
 class KernelFrames:
-    """Leaves out frames that are no calls: return_to_handler, and the CPU's frame if another thread's stack is shown."""
+    """Leaves out frames that are no calls: return_to_handler, and the CPU's frame if another
+    thread's stack is shown."""
 
     name, priority, enabled = "callsite", 100, True
 
@@ -255,7 +271,8 @@ class KernelFrames:
 
 
 def to_the_end(frames: Iterator[Any]) -> Iterator[Any]:
-    """The frames before the caller of thread_start_asm or of kernel_main, whose pc is 0: gdb fails to unwind it."""
+    """The frames before the caller of thread_start_asm or of kernel_main, whose pc is 0: gdb fails
+    to unwind it."""
     while True:
         try:
             decorated = next(frames)
@@ -310,7 +327,10 @@ class Shown:
         self._selected.switch()
 
 
-SWITCHING = {"__switch_to", "leave_cpu", "context_switch", "__schedule", "schedule", "schedule_timeout", "return_to_handler"}
+SWITCHING = {
+    "__switch_to", "leave_cpu", "context_switch", "__schedule", "schedule", "schedule_timeout",
+    "return_to_handler"
+}
 
 
 def where(thread: Value) -> str:
@@ -322,7 +342,8 @@ def where(thread: Value) -> str:
             frame = frame.older()
         names: list[str] = []
         while frame is not None and frame.pc() and len(names) < 4:
-            name = "return_to_handler" if frame.pc() == handler else frame.name() or name_of(frame.pc())
+            name = "return_to_handler" if frame.pc() == handler else frame.name() or name_of(
+                frame.pc())
             if name not in SWITCHING:
                 names.append("the firmware" if name.startswith("0x") else name)
             frame = frame.older()
@@ -332,7 +353,8 @@ def where(thread: Value) -> str:
 def state_of(thread: Value) -> str:
     if int(thread["on_cpu"]):
         return "running"
-    return {"THREAD_RUNNING": "ready", "THREAD_SLEEPING": "sleeps"}.get(str(thread["state"]), "dead")
+    return {"THREAD_RUNNING": "ready",
+            "THREAD_SLEEPING": "sleeps"}.get(str(thread["state"]), "dead")
 
 
 class Threads(Command):
@@ -344,7 +366,10 @@ class Threads(Command):
         need_kernel()
         gdb.write(" pid cpu state   name             where\n")
         for t in every_thread():
-            gdb.write(f"{int(t['pid']):4} {int(t['cpu']):3} {state_of(t):7} {text(t['comm']):16} {where(t)}\n")
+            gdb.write(
+                f"{int(t['pid']):4} {int(t['cpu']):3} {state_of(t):7} {text(t['comm']):16} "
+                f"{where(t)}\n"
+            )
 
 
 def find_thread(word_: str) -> Value:
@@ -352,7 +377,8 @@ def find_thread(word_: str) -> Value:
         name = text(thread["comm"])
         if word_ == name or (word_ != "0" and word_ == str(int(thread["pid"]))):
             return thread
-    raise gdb.GdbError(f"There is no thread '{word_}': threads lists them; idle threads have names alone.")
+    raise gdb.GdbError(
+        f"There is no thread '{word_}': threads lists them; idle threads have names alone.")
 
 
 class BtThread(Command):

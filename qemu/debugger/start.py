@@ -28,13 +28,18 @@ class PowerOff(gdb.Breakpoint):
         if failed:
             console.CONSOLE.muted = False
             console.CONSOLE.settle()
-            gdb.write("\nThe kernel has ended by a panic, and its memory is still there: bt, threads, trace.\n")
+            gdb.write(
+                "\nThe kernel has ended by a panic, and its memory is still there: bt, threads, "
+                "trace.\n"
+            )
         return failed
 
 
 def main() -> None:
-    # After remotetimeout's two seconds gdb repeats a packet, and then takes the first answer to one for that to the next: a busy host may let QEMU wait longer.
-    for setting in ("pagination off", "confirm off", "print thread-events off", "print inferior-events off", "remotetimeout 600"):
+    # After remotetimeout's two seconds gdb repeats a packet, and then takes the first answer to one
+    # for that to the next: a busy host may let QEMU wait longer.
+    for setting in ("pagination off", "confirm off", "print thread-events off",
+                    "print inferior-events off", "remotetimeout 600"):
         gdb.execute(f"set {setting}")
     gdb.execute(f"target remote {SCRATCH}/gdb", to_string=True)
     console.CONSOLE.connect(SCRATCH / "console")
@@ -50,8 +55,10 @@ def main() -> None:
         with console.aside():
             gdb.execute("continue")
     PowerOff()
-    gdb.write(f"{guest.ARCH}, {'in a schedule' if held else 'stopped at the first line of C'}. Ours: callsites [glob], threads, bt-thread PID,\n"
-              f"trace [n], who-patches FUNCTION|ADDR, console [LINE]; `help NAME` says more.\n{held}")
+    gdb.write(
+        f"{guest.ARCH}, {'in a schedule' if held else 'stopped at the first line of C'}. Ours: "
+        f"callsites [glob], threads, bt-thread PID,\n"
+        f"trace [n], who-patches FUNCTION|ADDR, console [LINE]; `help NAME` says more.\n{held}")
     if "CALLSITE_MOMENT" in os.environ:
         replay.replay(Path(os.environ["CALLSITE_MOMENT"]))
 

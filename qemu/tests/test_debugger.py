@@ -1,4 +1,5 @@
-"""`make gdb`: the output of each command, compared with tracefs, the shell and the ELF file, on both architectures."""
+"""`make gdb`: the output of each command, compared with tracefs, the shell and the ELF file, on
+both architectures."""
 
 from __future__ import annotations
 
@@ -37,14 +38,19 @@ class DebuggerSession:
     def __init__(self, arch: str, smp: int, stage: str = FINISHED) -> None:
         elf = ROOT / "build" / arch / stage / "callsite.elf"
         lab = [] if stage == FINISHED else [f"LAB={stage.removeprefix('lab')}"]
-        subprocess.run([*MAKE, f"ARCH={arch}", *lab, *(str(elf.with_name(n).relative_to(ROOT)) for n in ("callsite.elf", "Image")),
-                        f"build/{arch}/initrd.cpio"], check=True)
+        subprocess.run([
+            *MAKE, f"ARCH={arch}", *lab, *(str(elf.with_name(n).relative_to(ROOT))
+                                           for n in ("callsite.elf", "Image")),
+            f"build/{arch}/initrd.cpio"
+        ], check=True)
         log = ROOT / f"build/tests/gdb-{arch}-{smp}.log"
         log.parent.mkdir(parents=True, exist_ok=True)
         self._log = log.open("w")
-        self._gdb = pexpect.spawn(sys.executable, ["qemu/debug.py", "--arch", arch, "--smp", str(smp), "--elf", str(elf),
-                                                   "--gdb=-nx", "--gdb=-ex", "--gdb=set width 0"],
-                                  cwd=str(ROOT), encoding="utf-8", timeout=1800, echo=False, logfile=self._log,
+        self._gdb = pexpect.spawn(sys.executable, [
+            "qemu/debug.py", "--arch", arch, "--smp",
+            str(smp), "--elf",
+            str(elf), "--gdb=-nx", "--gdb=-ex", "--gdb=set width 0"
+        ], cwd=str(ROOT), encoding="utf-8", timeout=1800, echo=False, logfile=self._log,
                                   env={**os.environ, "TERM": "dumb"})
         self._gdb.delaybeforesend = None
         self._gdb.expect_exact("(gdb) ")
@@ -63,8 +69,10 @@ class DebuggerSession:
         return str(self._gdb.before)
 
     def frozen(self, line: str, seconds: float) -> str:
-        """Type a command while QEMU waits for a processor of the host, and go on waiting for its output."""
-        qemu, = (pid for pid, name in below(self._gdb.pid).items() if name.startswith("qemu-system"))
+        """Type a command while QEMU waits for a processor of the host, and go on waiting for its
+        output."""
+        qemu, = (pid for pid, name in below(self._gdb.pid).items()
+                 if name.startswith("qemu-system"))
         os.kill(qemu, signal.SIGSTOP)
         self._gdb.sendline(line)
         time.sleep(seconds)
@@ -106,7 +114,8 @@ class OnAMachine(Shared):
     def setUp(self) -> None:
         self.gdb("delete")
         self.gdb("console")
-        for line in ("echo nop > current_tracer", "echo > set_ftrace_filter", "echo 1 > tracing_on", "echo > trace"):
+        for line in ("echo nop > current_tracer", "echo > set_ftrace_filter", "echo 1 > tracing_on",
+                     "echo > trace"):
             self.assertEqual(self.gdb.sh(line), "")
 
     def trace_function(self, words: str, tracer: str = "function") -> None:
@@ -130,14 +139,19 @@ class OnAMachine(Shared):
 
     def rows(self, glob: str = "") -> dict[str, re.Match[str]]:
         said = self.gdb(f"callsites {glob}")
-        found = {row[1]: row for row in re.finditer(r"^([0-9a-f]{16}) (\S+) +([0-9a-f]{8})  (\S.*?)(?:  -> (.*))?$", said, re.M)}
+        found = {
+            row[1]: row
+            for row in re.finditer(r"^([0-9a-f]{16}) (\S+) +([0-9a-f]{8})  (\S.*?)(?:  -> (.*))?$",
+                                   said, re.M)
+        }
         self.assertTrue(found, f"callsites {glob} says: {said!r}")
         return found
 
     # ---- callsites ----
 
     def test_callsites_lists_what_tracefs_lists(self) -> None:
-        addrs = re.findall(r"(?:0x)?([0-9a-f]{16}) (\S+)", self.gdb.sh("cat available_filter_functions_addrs"))
+        addrs = re.findall(r"(?:0x)?([0-9a-f]{16}) (\S+)",
+                           self.gdb.sh("cat available_filter_functions_addrs"))
         self.assertGreater(len(addrs), 200)
         self.assertEqual([(ip, row[2]) for ip, row in self.rows().items()], addrs)
 
@@ -147,8 +161,8 @@ class OnAMachine(Shared):
         self.assertEqual(len(enabled), 6)
         rows = self.rows()
         self.assertEqual([row[2] for row in rows.values() if row[5]], enabled)
-        stub = subprocess.run(f"{NM[self.arch]} {self.elf()} | grep ' ftrace_stub_1$'", shell=True, text=True,
-                              stdout=subprocess.PIPE, check=True).stdout.split()[0]
+        stub = subprocess.run(f"{NM[self.arch]} {self.elf()} | grep ' ftrace_stub_1$'", shell=True,
+                              text=True, stdout=subprocess.PIPE, check=True).stdout.split()[0]
         for ip, row in rows.items():
             jump = ISAS[self.arch].jump(int(ip, 16), int(row[3], 16))
             self.assertEqual(jump[0] if jump else None, int(stub, 16) if row[5] else None, row[0])
@@ -159,8 +173,11 @@ class OnAMachine(Shared):
 
     def test_an_untraced_site_is_disassembled_as_objdump_does(self) -> None:
         for ip, row in self.rows("wl_leaf_*").items():
-            said = subprocess.run([f"{ISAS[self.arch].cross}objdump", "-d", f"--start-address=0x{ip}", f"--stop-address=0x{int(ip, 16) + 4:x}",
-                                   str(self.elf())], stdout=subprocess.PIPE, text=True, check=True).stdout
+            said = subprocess.run([
+                f"{ISAS[self.arch].cross}objdump", "-d", f"--start-address=0x{ip}",
+                f"--stop-address=0x{int(ip, 16) + 4:x}",
+                str(self.elf())
+            ], stdout=subprocess.PIPE, text=True, check=True).stdout
             self.assertRegex(said, rf"{ip}:\s+{row[3]}\s+{row[4]}\s")
 
     def test_callsites_names_every_op_of_the_list(self) -> None:
@@ -170,11 +187,14 @@ class OnAMachine(Shared):
         self.trace_function("wl_leaf_*")
         told = {row[2]: row[5] for row in self.rows("wl_leaf_*").values()}
         self.gdb.sh("rmdir instances/a")
-        self.assertRegex(told.pop("wl_leaf_elm"), r"^list: global_ops \(function_trace_call\), op 0x[0-9a-f]+ \(function_trace_call\)$")
+        self.assertRegex(
+            told.pop("wl_leaf_elm"),
+            r"^list: global_ops \(function_trace_call\), op 0x[0-9a-f]+ \(function_trace_call\)$")
         self.assertEqual(set(told.values()), {"stub 2: global_ops (function_trace_call)"})
 
     def test_at_the_prompt_no_hart_is_in_the_firmware(self) -> None:
-        """The guest is stopped at or soon after its prompt; a hart may be setting its timer then."""
+        """The guest is stopped at or soon after its prompt; a hart may be setting its timer then.
+        """
         if self.arch != "riscv64":
             return
         self.gdb("thbreak *($mtvec & ~3)")
@@ -184,12 +204,14 @@ class OnAMachine(Shared):
         self.assertGreater(len(self.rows()), 200)
 
     def test_memory_is_read_through_the_selected_hart(self) -> None:
-        """And not through the first hart, which is in the firmware here, where the kernel's addresses are not mapped."""
+        """And not through the first hart, which is in the firmware here, where the kernel's
+        addresses are not mapped."""
         if self.arch != "riscv64" or self.smp == 1:
             return
         for thread, mode in ((1, 3), (2, 1)):  # 3: the firmware's, 1: the kernel's
             self.gdb(f"thread {thread}")
-            self.addCleanup(self.gdb, f"thread apply {thread} set $priv = {self.gdb('output $priv')}")
+            self.addCleanup(self.gdb,
+                            f"thread apply {thread} set $priv = {self.gdb('output $priv')}")
             self.gdb(f"set $priv = {mode}")
         self.assertGreater(len(self.rows()), 200)
 
@@ -204,14 +226,21 @@ class OnAMachine(Shared):
         self.assertRegex(said, r"(?s)Temporary breakpoint .*False$")
 
     def test_the_way_out_of_the_firmware_does_not_wait_for_a_line(self) -> None:
-        """A hart is in the firmware when the prompt comes, and `console` runs the guest out of it: only the user's own `continue` waits."""
+        """A hart is in the firmware when the prompt comes, and `console` runs the guest out of it:
+        only the user's own `continue` waits."""
         if self.arch != "riscv64":
             return
         self.gdb("thbreak *($mtvec & ~3)")
-        self.gdb("python from qemu.debugger.console import CONSOLE; came = lambda _: CONSOLE.__dict__.update(at_prompt=True, stopped=True)")
+        self.gdb(
+            "python from qemu.debugger.console import CONSOLE; came = lambda _: "
+            "CONSOLE.__dict__.update(at_prompt=True, stopped=True)"
+        )
         self.gdb("python gdb.events.stop.connect(came)")
         said = self.gdb("console sleep 0.001")
-        self.gdb("python gdb.events.stop.disconnect(came); CONSOLE.at_prompt = CONSOLE._seen.endswith(b'\\ncallsite# ')")
+        self.gdb(
+            "python gdb.events.stop.disconnect(came); CONSOLE.at_prompt = "
+            "CONSOLE._seen.endswith(b'\\ncallsite# ')"
+        )
         self.assertNotIn("waits for a line", said + self.gdb("console"))
 
     def test_a_guest_that_goes_on_at_its_prompt_says_how_to_stop_it(self) -> None:
@@ -221,8 +250,12 @@ class OnAMachine(Shared):
 
     def test_a_ctrl_c_right_after_it_was_said_how_to_stop_the_guest_stops_it(self) -> None:
         """SIGINT comes while Python still runs, so Python raises a KeyboardInterrupt."""
-        self.gdb("python import os, time; from qemu.debugger.console import CONSOLE; write = os.write")
-        self.gdb("python os.write = lambda to, data: write(to, data) + (to == CONSOLE._tell[1] and time.sleep(0.2) or 0)")
+        self.gdb(
+            "python import os, time; from qemu.debugger.console import CONSOLE; write = os.write")
+        self.gdb(
+            "python os.write = lambda to, data: write(to, data) + (to == CONSOLE._tell[1] and "
+            "time.sleep(0.2) or 0)"
+        )
         said = self.gdb.interrupted("continue", "waits for a line: Ctrl-C")
         self.gdb("python os.write = write")
         self.assertIn("SIGINT", said)
@@ -231,23 +264,34 @@ class OnAMachine(Shared):
     # ---- the host is busy ----
 
     def test_a_qemu_that_does_not_run_for_seconds_is_waited_for(self) -> None:
-        """By default gdb repeats a packet after two seconds, and then takes the second answer to it for that to the next one."""
+        """By default gdb repeats a packet after two seconds, and then takes the second answer to it
+        for that to the next one."""
         if self.smp > 1:
             return
-        self.assertRegex(self.gdb.frozen("callsites wl_leaf_*", 5), r"6 call sites, 0 of them calls\s*$")
+        self.assertRegex(self.gdb.frozen("callsites wl_leaf_*", 5),
+                         r"6 call sites, 0 of them calls\s*$")
         self.assertEqual(self.gdb.sh("echo alive"), "alive\n")
 
     def test_what_the_guest_printed_is_shown_before_gdbs_prompt(self) -> None:
         """The thread that reads it comes late."""
-        self.gdb("python import threading, time; from qemu.debugger.console import CONSOLE; main = threading.current_thread(); settle = CONSOLE.settle")
-        self.gdb("python CONSOLE.settle = lambda: (threading.current_thread() is not main and time.sleep(2), settle())")
+        self.gdb(
+            "python import threading, time; from qemu.debugger.console import CONSOLE; main = "
+            "threading.current_thread(); settle = CONSOLE.settle"
+        )
+        self.gdb(
+            "python CONSOLE.settle = lambda: (threading.current_thread() is not main and "
+            "time.sleep(2), settle())"
+        )
         self.addCleanup(self.gdb, "python del CONSOLE.settle")
         said = self.stop_in("wl_leaf_ash", f"echo -n printed; {SEED}")
         self.assertIn("printed", said.partition(SEED)[2])
         self.assertRegex(self.gdb("print 4711"), r"^ ?\$\d+ = 4711\n$")
 
     def test_a_breakpoint_at_the_moment_of_the_prompt_is_told(self) -> None:
-        self.gdb("python from qemu.debugger.console import CONSOLE; comes = lambda _: CONSOLE.__dict__.update(stopped=True) or True")
+        self.gdb(
+            "python from qemu.debugger.console import CONSOLE; comes = lambda _: "
+            "CONSOLE.__dict__.update(stopped=True) or True"
+        )
         self.gdb("python type('AtThePrompt', (gdb.Breakpoint,), {'stop': comes})('wl_leaf_ash')")
         self.assertIn("Breakpoint", self.gdb(f"console {SEED}"))
 
@@ -270,7 +314,9 @@ class OnAMachine(Shared):
         self.assertEqual(last[1:], self.gdb("trace 100000").splitlines()[-3:])
 
     def test_trace_is_what_cat_trace_shows_of_a_graph(self) -> None:
-        self.trace_function("wl_step_* wl_leaf_* wl_fan_* dispatch_interrupt sched_tick schedule mutex_lock", "function_graph")
+        self.trace_function(
+            "wl_step_* wl_leaf_* wl_fan_* dispatch_interrupt sched_tick schedule mutex_lock",
+            "function_graph")
         self.gdb.sh(SEED)
         self.gdb.sh("echo a comment > trace_marker")
         self.same_as_cat_trace()
@@ -288,7 +334,10 @@ class OnAMachine(Shared):
 
     def test_bt_thread_of_a_sleeper_is_what_ps_shows(self) -> None:
         pid = self.sleeper()
-        kernel = [re.sub(r"\..*", "", name) for name in re.findall(r"^ +([\w.]+)\+0x", self.gdb.sh(f"ps -s {pid}"), re.M)]
+        kernel = [
+            re.sub(r"\..*", "", name)
+            for name in re.findall(r"^ +([\w.]+)\+0x", self.gdb.sh(f"ps -s {pid}"), re.M)
+        ]
         ours = self.gdb.functions(f"bt-thread {pid}")
         self.gdb.sh("kill 1")
         self.gdb.sh("wait")
@@ -299,8 +348,10 @@ class OnAMachine(Shared):
 
     def test_bt_thread_while_the_cpu_stands_in_an_inlined_function(self) -> None:
         pid = self.sleeper()
-        self.assertIn("context_switch", self.gdb("thbreak context_switch") + self.gdb(f"console {SEED}"))
-        self.assertIn("True", self.gdb("python print(gdb.newest_frame().type() == gdb.INLINE_FRAME)"))
+        self.assertIn("context_switch",
+                      self.gdb("thbreak context_switch") + self.gdb(f"console {SEED}"))
+        self.assertIn("True",
+                      self.gdb("python print(gdb.newest_frame().type() == gdb.INLINE_FRAME)"))
         ours, threads = self.gdb.functions(f"bt-thread {pid}"), self.gdb("threads")
         self.gdb("console")
         self.gdb.sh("kill 1; wait")
@@ -310,7 +361,8 @@ class OnAMachine(Shared):
 
     def test_threads_shows_what_ps_shows(self) -> None:
         self.sleeper()
-        shell = {(row[0], row[1]) for row in re.findall(r"^ +(\d+) .* (\S+)$", self.gdb.sh("ps"), re.M)}
+        shell = {(row[0], row[1])
+                 for row in re.findall(r"^ +(\d+) .* (\S+)$", self.gdb.sh("ps"), re.M)}
         said = self.gdb("threads")
         self.gdb.sh("kill 1")
         self.gdb.sh("wait")
@@ -336,7 +388,8 @@ class OnAMachine(Shared):
             self.assertEqual(stacks[0], stacks[1])
 
     def test_bt_at_each_instruction_of_a_hook(self) -> None:
-        digest = "sha256 /data/words.txt"  # no other CPU interrupts it, and this CPU's timer stops while gdb has control
+        # no other CPU interrupts it, and this CPU's timer stops while gdb has control
+        digest = "sha256 /data/words.txt"
         self.trace_function("sha256_rounds")
         self.gdb.sh(digest)  # now the ring has pages, and an event takes a hundred instructions
         self.stop_in("sha256_rounds", digest)
@@ -357,7 +410,10 @@ class OnAMachine(Shared):
     def test_bt_where_an_interrupt_has_just_come(self) -> None:
         """The interrupted registers are not saved yet; only the CPU has them."""
         for _ in range(3):
-            self.gdb("thbreak *" + {"riscv64": "&exception_vector", "arm64": "((char *)&exception_vector + 5 * 128)"}[self.arch])
+            self.gdb(
+                "thbreak *" +
+                {"riscv64": "&exception_vector", "arm64": "((char *)&exception_vector + 5 * 128)"}[
+                    self.arch])
             self.gdb(f"console {SEED}")
             came = self.gdb.functions("bt")
             here = re.search(r"thread is ([\d.]+)", self.gdb("thread"))
@@ -391,9 +447,11 @@ class OnAMachine(Shared):
     # ---- mistakes ----
 
     def test_a_mistake_is_answered_by_a_sentence(self) -> None:
-        self.assertIn("neither a function with a call site nor an address", self.gdb("who-patches nobody_here"))
+        self.assertIn("neither a function with a call site nor an address",
+                      self.gdb("who-patches nobody_here"))
         self.assertIn("There is no thread '4711'", self.gdb("bt-thread 4711"))
-        self.assertIn("0 call sites are in 'ftrace_make_call'", self.gdb("who-patches ftrace_make_call"))
+        self.assertIn("0 call sites are in 'ftrace_make_call'",
+                      self.gdb("who-patches ftrace_make_call"))
         self.assertEqual(self.gdb("trace ten").strip(), "trace [N]")
 
 
@@ -413,7 +471,8 @@ class Panicked(Shared):
         kernel = re.findall(r"^  \[<[0-9a-f]+>\] ([\w.]+)\+", said, re.M)
         stack = iter(gdb.functions("bt"))
         self.assertTrue(kernel and all(name in stack for name in kernel), kernel)
-        self.assertRegex(gdb("threads"), r" running shell +firmware_poweroff < die < report_panic < panic")
+        self.assertRegex(gdb("threads"),
+                         r" running shell +firmware_poweroff < die < report_panic < panic")
         self.assertRegex(gdb("trace 5"), r"\n +shell-1 .*: panic_main <-shell_run_words\n")
 
 
@@ -468,8 +527,10 @@ class Arm64InLab3(InLab3, unittest.TestCase):
 
 class WithoutGdb(unittest.TestCase):
     def test_it_says_which_package_is_missing(self) -> None:
-        done = subprocess.run([sys.executable, str(ROOT / "qemu/debug.py"), "--arch", "arm64", "--elf", "none"],
-                              env={**os.environ, "PATH": "/nowhere"}, stderr=subprocess.PIPE, text=True, check=False)
+        done = subprocess.run(
+            [sys.executable,
+             str(ROOT / "qemu/debug.py"), "--arch", "arm64", "--elf", "none"],
+            env={**os.environ, "PATH": "/nowhere"}, stderr=subprocess.PIPE, text=True, check=False)
         self.assertEqual(done.returncode, 2)
         self.assertIn("sudo apt-get install gdb-multiarch", done.stderr)
 

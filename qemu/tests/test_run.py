@@ -14,9 +14,12 @@ class TypedAhead(unittest.TestCase):
     def test_a_line_that_came_before_the_prompt_keeps_its_first_character(self) -> None:
         for arch in ARCHES:
             with self.subTest(arch):
-                said = subprocess.run(["make", "-s", "-C", str(ROOT), f"ARCH={arch}", "run"], input="echo hello\npoweroff\n",
-                                      capture_output=True, text=True, check=False, timeout=1800).stdout
-                self.assertIn("callsite# echo hello\nhello\ncallsite# poweroff\n", said.replace("\r", ""))
+                said = subprocess.run(["make", "-s", "-C",
+                                       str(ROOT), f"ARCH={arch}", "run"],
+                                      input="echo hello\npoweroff\n", capture_output=True,
+                                      text=True, check=False, timeout=1800).stdout
+                self.assertIn("callsite# echo hello\nhello\ncallsite# poweroff\n",
+                              said.replace("\r", ""))
 
 
 class NumberOfCpus(unittest.TestCase):

@@ -1,4 +1,5 @@
-"""The book: code that pages show by its name, pages that are built from the tree, and no dead links. mkdocs is not needed here."""
+"""The book: code that pages show by its name, pages that are built from the tree, and no dead
+links. mkdocs is not needed here."""
 import re
 import tempfile
 import unittest
@@ -66,7 +67,11 @@ class DocumentedTree(unittest.TestCase):
         self.write("kern/a.c", C)
         self.write("kern/a.S", ASM)
         self.write("docs/index.md", "# Start\n\n## A part\n")
-        self.write("labs/2-two/handout.md", "# Lab 2\n\n## Named mistakes\n\n### Wrong `offset`, one\n\nIt is [off\nby](#next) one.\n\nMore.\n\n## Next\n")
+        self.write(
+            "labs/2-two/handout.md",
+            "# Lab 2\n\n## Named mistakes\n\n### Wrong `offset`, one\n\nIt is [off\nby](#next) "
+            "one.\n\nMore.\n\n## Next\n"
+        )
 
     def write(self, name: str, text: str) -> None:
         (self.root / name).parent.mkdir(parents=True, exist_ok=True)
@@ -82,24 +87,31 @@ class DocumentedTree(unittest.TestCase):
 
 class CodeByName(DocumentedTree):
     def test_a_function_comes_with_its_comment_and_without_a_labs_start(self) -> None:
-        self.assertEqual(source.named(self.root, "kern/a.c", "add"),
-                         "/*\n * Adds.\n */\nint add(int a, int b)\n{\n#ifdef LOUD\n        print(a);\n#endif\n        return a + b;\n}")
+        self.assertEqual(
+            source.named(self.root, "kern/a.c", "add"),
+            "/*\n * Adds.\n */\nint add(int a, int b)\n{\n#ifdef LOUD\n        print(a);\n#endif\n "
+            "       return a + b;\n}"
+        )
 
     def test_types_macros_and_variables_have_names(self) -> None:
         self.assertIn("int a, b; /* both */\n};", source.named(self.root, "kern/a.c", "pair"))
         self.assertIn("((x) + (x))", source.named(self.root, "kern/a.c", "TWICE"))
-        self.assertEqual(source.named(self.root, "kern/a.c", "counted"), "static unsigned long counted[4]; /* how often */")
+        self.assertEqual(source.named(self.root, "kern/a.c", "counted"),
+                         "static unsigned long counted[4]; /* how often */")
 
     def test_a_label_ends_at_its_size_or_its_paragraph(self) -> None:
-        self.assertTrue(source.named(self.root, "kern/a.S", "caller").endswith(".size caller, . - caller"))
-        self.assertEqual(source.named(self.root, "kern/a.S", "call_here"), "call_here:\n        jalr t1")
+        self.assertTrue(
+            source.named(self.root, "kern/a.S", "caller").endswith(".size caller, . - caller"))
+        self.assertEqual(source.named(self.root, "kern/a.S", "call_here"),
+                         "call_here:\n        jalr t1")
 
     def test_a_name_that_is_gone_is_an_error_with_its_line(self) -> None:
         _, errors = self.staged("# P\n\n@code kern/a.c add subtract\n")
         self.assertEqual(errors, ["docs/page.md:3: kern/a.c: there is no subtract"])
 
     def test_a_file_that_is_gone_is_an_error(self) -> None:
-        _, errors = self.staged("@code kern/b.c add\n\n@opening kern/b.c\n\n@picture none A picture\n")
+        _, errors = self.staged(
+            "@code kern/b.c add\n\n@opening kern/b.c\n\n@picture none A picture\n")
         self.assertEqual(len(errors), 3, errors)
 
     def test_a_tree_that_was_handed_out_says_so_on_the_page(self) -> None:
@@ -121,32 +133,42 @@ class CodeByName(DocumentedTree):
 
 class LinksOfBook(DocumentedTree):
     def test_links_between_pages_and_handouts_follow_them(self) -> None:
-        text, errors = self.staged("[s](index.md#a-part) [m](../labs/2-two/handout.md#wrong-offset-one)\n")
+        text, errors = self.staged(
+            "[s](index.md#a-part) [m](../labs/2-two/handout.md#wrong-offset-one)\n")
         self.assertEqual(errors, [])
         self.assertEqual(text, "[s](index.md#a-part) [m](lab-2-two.md#wrong-offset-one)\n")
 
     def test_a_link_may_span_two_lines(self) -> None:
-        self.assertEqual(self.staged("see [a\npart](index.md#a-part).\n"), ("see [a\npart](index.md#a-part).\n", []))
+        self.assertEqual(self.staged("see [a\npart](index.md#a-part).\n"),
+                         ("see [a\npart](index.md#a-part).\n", []))
         self.assertEqual(len(self.staged("see [a\npart](index.md#gone).\n")[1]), 1)
 
     def test_a_link_to_a_source_becomes_its_name(self) -> None:
         self.assertEqual(self.staged("[the file](../kern/a.c)\n"), ("the file (`kern/a.c`)\n", []))
 
     def test_a_dead_link_and_a_dead_section_are_errors(self) -> None:
-        _, errors = self.staged("[x](gone.md)\n\n[y](index.md#gone)\n\n[z](#gone)\n\n    [in code](gone.md)\n")
+        _, errors = self.staged(
+            "[x](gone.md)\n\n[y](index.md#gone)\n\n[z](#gone)\n\n    [in code](gone.md)\n")
         self.assertEqual([e.split(": ")[1] for e in errors], ["gone.md", "index.md#gone", "#gone"])
 
     def test_a_site_with_a_planted_dead_link_is_refused(self) -> None:
-        self.write("site/index.html", '<h1 id="top">x</h1><a href="b.html#two">b</a><a href="#top">t</a>')
-        self.write("site/b.html", '<h1 id="two">x</h1><a href="https://example.org/">elsewhere</a><img src="index.html" alt="words">')
+        self.write("site/index.html",
+                   '<h1 id="top">x</h1><a href="b.html#two">b</a><a href="#top">t</a>')
+        self.write(
+            "site/b.html",
+            '<h1 id="two">x</h1><a href="https://example.org/">elsewhere</a><img src="index.html" '
+            'alt="words">'
+        )
         self.assertEqual(site.check(self.root / "site"), [])
-        for planted in ('<a href="c.html">', '<a href="b.html#three">', '<img src="p.svg" alt="w">', '<img src="b.html">',
-                        '<script src="https://example.org/x.js">', '<link rel="stylesheet" href="//example.org/x.css">'):
+        for planted in ('<a href="c.html">', '<a href="b.html#three">', '<img src="p.svg" alt="w">',
+                        '<img src="b.html">', '<script src="https://example.org/x.js">',
+                        '<link rel="stylesheet" href="//example.org/x.css">'):
             self.write("site/index.html", planted)
             self.assertEqual(len(site.check(self.root / "site")), 1, planted)
 
     def test_a_sheet_that_fetches_a_font_is_refused(self) -> None:
-        self.write("site/x.css", "@import url(https://example.org/font.css); a { background: url(data:x) }")
+        self.write("site/x.css",
+                   "@import url(https://example.org/font.css); a { background: url(data:x) }")
         self.assertEqual(len(site.check(self.root / "site")), 1)
 
 
@@ -155,13 +177,18 @@ class Mistakes(DocumentedTree):
         text, errors = self.staged("# Index\n\n@mistakes\n")
         self.assertEqual(errors, [])
         self.assertIn("## Lab 2\n", text)
-        self.assertIn("**[Wrong `offset`, one](lab-2-two.md#wrong-offset-one)** (`wrong-offset-one`)<br>\nIt is [off\nby](lab-2-two.md#next) one.\n", text)
+        self.assertIn(
+            "**[Wrong `offset`, one](lab-2-two.md#wrong-offset-one)** (`wrong-offset-one`)<br>\nIt "
+            "is [off\nby](lab-2-two.md#next) one.\n",
+            text)
         self.assertNotIn("More.", text)
         self.assertNotIn("Next", text)
 
 
 SOURCES = [p for p in (ROOT / "kern").rglob("*.c") if "tests" not in p.relative_to(ROOT).parts]
-FILE = re.compile(r'TRACEFS_(FILE|INSTANCE_FILE|CPU_FILE|ENTRY|TEXT|CONTROL|U64|FILTER)\(\w+,\s*"([^"]+)",\s*(?:TRACEFS_(\w+))?')
+FILE = re.compile(
+    r'TRACEFS_(FILE|INSTANCE_FILE|CPU_FILE|ENTRY|TEXT|CONTROL|U64|FILTER)\(\w+,\s*"([^"]+)",\s*(?:TRACEFS_(\w+))?'
+)
 WHERE = {"FILE": "TOP", "INSTANCE_FILE": "INSTANCE", "CPU_FILE": "CPU", "ENTRY": "EACH_CPU"}
 
 
@@ -171,35 +198,48 @@ class TracefsReference(unittest.TestCase):
     page = (ROOT / "docs/tracefs.md").read_text()
 
     def files(self, *places: str) -> set[str]:
-        found = {(m[3] or WHERE[m[1]], m[2]) for source in SOURCES for m in FILE.finditer(source.read_text())}
+        found = {(m[3] or WHERE[m[1]], m[2])
+                 for source in SOURCES for m in FILE.finditer(source.read_text())}
         return {re.sub("%u", "N", path) for where, path in found if where in places}
 
     def test_every_file_has_its_section(self) -> None:
-        told = {name for line in self.page.splitlines() if line.startswith("### ") for name in re.findall("`([^`]+)`", line)}
+        told = {
+            name
+            for line in self.page.splitlines() if line.startswith("### ")
+            for name in re.findall("`([^`]+)`", line)
+        }
         made = self.files("TOP", "INSTANCE", "CPU", "EACH_CPU")
-        self.assertEqual(told - {"options/", "instances/", "instances/last_boot", "events/ftrace/NAME/format", "events/GROUP/EVENT/"}, made - {"instances"})
+        self.assertEqual(
+            told - {
+                "options/", "instances/", "instances/last_boot", "events/ftrace/NAME/format",
+                "events/GROUP/EVENT/"
+            }, made - {"instances"})
 
     def test_every_option_is_in_the_table(self) -> None:
-        options = re.findall(r'option\(\w+, "([a-z_-]+)"\)', (ROOT / "kern/ftrace/trace/trace.h").read_text())
+        options = re.findall(r'option\(\w+, "([a-z_-]+)"\)',
+                             (ROOT / "kern/ftrace/trace/trace.h").read_text())
         self.assertEqual(re.findall(r"^\| `([a-z_-]+)` \| [01] \|", self.page, re.M), options)
 
     def test_what_an_instance_has_not_is_said(self) -> None:
         sentence = re.search(r"all of them but (.*?)\.\s", self.page, re.S)
         assert sentence
-        self.assertEqual(set(re.findall("`([^`]+)`", sentence[1])), self.files("TOP") | {"trace_stat/functionN"})
+        self.assertEqual(set(re.findall("`([^`]+)`", sentence[1])),
+                         self.files("TOP") | {"trace_stat/functionN"})
 
 
 class Handouts(unittest.TestCase):
     """What a handout says about the grader is what the grader uses."""
 
     def handouts(self) -> list[tuple[rubric.Lab, Path]]:
-        return [(rubric.lab(n), folder / "handout.md") for n, folder in rubric.LABS.items() if (folder / "handout.md").is_file()]
+        return [(rubric.lab(n), folder / "handout.md") for n, folder in rubric.LABS.items()
+                if (folder / "handout.md").is_file()]
 
     def test_the_ladder_is_the_rubrics(self) -> None:
         for lab, handout in self.handouts():
             with self.subTest(lab=lab.number):
                 rows = re.findall(r"^\| ([^|]+) \| (\d+) \|", handout.read_text(), re.M)
-                self.assertEqual([(name.strip(), int(points)) for name, points in rows], [(r.name, r.points) for r in lab.rungs])
+                self.assertEqual([(name.strip(), int(points)) for name, points in rows],
+                                 [(r.name, r.points) for r in lab.rungs])
 
     def test_each_mistake_that_the_grader_names_has_its_section(self) -> None:
         there = {(m.page, m.slug) for m in pages.mistakes(pages.Book(ROOT, ROOT / "build"))}
@@ -225,7 +265,10 @@ class ThisBook(unittest.TestCase):
 
     def test_every_word_of_the_glossary_is_used(self) -> None:
         """In the sources of the kernel or of the labs; and each entry says in which labs."""
-        sources = [p for top in ("kern", "labs") for p in (ROOT / top).rglob("*") if p.suffix in {".c", ".h", ".S", ".md", ".py", ".toml"}]
+        sources = [
+            p for top in ("kern", "labs") for p in (ROOT / top).rglob("*")
+            if p.suffix in {".c", ".h", ".S", ".md", ".py", ".toml"}
+        ]
         text = " ".join(" ".join(p.read_text() for p in sources).replace("*", " ").split()).lower()
         for entry in re.split(r"^### ", (ROOT / "docs/glossary.md").read_text(), flags=re.M)[1:]:
             with self.subTest(word := re.split(r" [({]", entry)[0]):

@@ -21,7 +21,8 @@ def words(rng: random.Random, count: int) -> list[str]:
 
 
 def prose(rng: random.Random, vocabulary: list[str], sentences: int) -> str:
-    """Sentences whose words follow Zipf's law, as in a natural language, so that the text compresses."""
+    """Sentences whose words follow Zipf's law, as in a natural language, so that the text
+    compresses."""
     weights = [1 / (rank + 1) for rank in range(len(vocabulary))]
     lines = []
     for _ in range(sentences):

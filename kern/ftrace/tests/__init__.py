@@ -8,7 +8,8 @@
     *_test.h    such a test of both architectures, for two .cc files
     *_fuzz.c    on the host, under libFuzzer: `make fuzz`
     test_*.py   a unittest that boots a kernel and uses its files, or runs a program of tools/
-    golden/     the content of files of tracefs after boot, for test_tracefs.py and test_instances.py
+    golden/     the content of files of tracefs after boot, for test_tracefs.py and
+                test_instances.py
     host/       for host tests: an arch.h, and for each architecture the link asm-ftrace
 
 checked_qsort.c is a part of recordmcount in each build. mksites.py and far-program.c make
@@ -18,6 +19,10 @@ import unittest
 
 
 def on_each_machine(mixin: type) -> list[type]:
-    """The four test cases of a class that reads `arch` and `cpus`: riscv64 and arm64, with one CPU and with four."""
-    return [type(f"On{cpus}{arch}", (mixin, unittest.TestCase), {"arch": arch, "cpus": cpus, "__module__": mixin.__module__})
-            for arch in ("riscv64", "arm64") for cpus in (1, 4)]
+    """The four test cases of a class that reads `arch` and `cpus`: riscv64 and arm64, with one CPU
+    and with four."""
+    return [
+        type(f"On{cpus}{arch}", (mixin, unittest.TestCase),
+             {"arch": arch, "cpus": cpus, "__module__": mixin.__module__})
+        for arch in ("riscv64", "arm64") for cpus in (1, 4)
+    ]

@@ -94,7 +94,8 @@ class OnAMachine:
         image = f"build/{cls.arch}/{variant}/Image"
         subprocess.run(["make", "--no-print-directory", "-s", "-C", str(ROOT), f"ARCH={cls.arch}",
                         f"APP={PROGRAM}", image, f"build/{cls.arch}/initrd.cpio"], check=True)
-        config = Machine(cls.arch, image=ROOT / image, initrd=ROOT / f"build/{cls.arch}/initrd.cpio")
+        config = Machine(cls.arch, image=ROOT / image,
+                         initrd=ROOT / f"build/{cls.arch}/initrd.cpio")
         cls.machine = Run(config, ROOT / f"build/tests/arg-places-{cls.arch}.log")
         cls.machine.__enter__()
         cls.machine.console.wait_ready(60)

@@ -1,4 +1,5 @@
-"""The order of stores and fences, checked in the machine code: an event's data, a fence, its commit; and the two fences of a pass.
+"""The order of stores and fences, checked in the machine code: an event's data, a fence, its
+commit; and the two fences of a pass.
 
 QEMU runs on a machine that hides a missing fence, so no run can prove the order.
 In each function that commits an event, only the commit and stores that no other
@@ -21,8 +22,9 @@ COMMITTERS = ("function_trace_call", "trace_end")
 
 def disassembly(arch: str, function: str) -> list[str]:
     elf = ROOT / "build" / arch / FINISHED / "callsite.elf"
-    text = subprocess.run([OBJDUMP[arch], "-d", "--no-show-raw-insn", f"--disassemble={function}", str(elf)],
-                          check=True, capture_output=True, text=True).stdout
+    text = subprocess.run(
+        [OBJDUMP[arch], "-d", "--no-show-raw-insn", f"--disassemble={function}",
+         str(elf)], check=True, capture_output=True, text=True).stdout
     return [line for line in text.splitlines() if "\t" in line]
 
 
@@ -76,7 +78,9 @@ class CommitOrder(unittest.TestCase):
 
     def test_a_missing_fence_is_found(self) -> None:
         for arch in OBJDUMP:
-            lines = [s for s in disassembly(arch, "function_trace_call") if not FENCE[arch].search(s)]
+            lines = [
+                s for s in disassembly(arch, "function_trace_call") if not FENCE[arch].search(s)
+            ]
             self.assertEqual(complaint(arch, lines), "0 fences")
 
     def test_data_behind_the_fence_is_found(self) -> None:
@@ -96,11 +100,13 @@ COUNTED = {"riscv64": r"ld\t(\w+),(\d+)\((\w+)\).*addi?\t\1,\1,1.*sd\t\1,\2\(\3\
 def passes(arch: str, lines: list[str]) -> bool:
     """Is the count of passes stored between two full fences, with nothing else between them?"""
     fences = [i for i, line in enumerate(lines) if FULL[arch].search(line)]
-    return any(b - a == 4 and re.search(COUNTED[arch], " ".join(lines[a + 1:b])) for a, b in zip(fences, fences[1:]))
+    return any(b - a == 4 and re.search(COUNTED[arch], " ".join(lines[a + 1:b]))
+               for a, b in zip(fences, fences[1:]))
 
 
 class GracePeriod(unittest.TestCase):
-    """The waiting CPU unpublishes, executes a fence, then reads the count; a passing CPU counts, executes a fence, then reads published data."""
+    """The waiting CPU unpublishes, executes a fence, then reads the count; a passing CPU counts,
+    executes a fence, then reads published data."""
 
     def test_a_pass_is_counted_between_two_fences(self) -> None:
         for arch in OBJDUMP:

@@ -12,9 +12,15 @@ class ErrorTexts(unittest.TestCase):
         book = (ROOT / "docs/tracefs.md").read_text()
         for name in SOURCES:
             source = (ROOT / "kern/ftrace/probe_events" / name).read_text()
-            texts = {text.replace('\\"', '"') for text in re.findall(r'"((?:[A-Z]|\$\w)(?:[^"\\\n]|\\")* (?:[^"\\\n]|\\")*)"', source)}
+            texts = {
+                text.replace('\\"', '"')
+                for text in re.findall(r'"((?:[A-Z]|\$\w)(?:[^"\\\n]|\\")* (?:[^"\\\n]|\\")*)"',
+                                       source)
+            }
             self.assertGreater(len(texts), 3, name)
-            self.assertEqual({text for text in texts if f"`{text}`" not in book}, set(), f"{name}: not in docs/tracefs.md")
+            self.assertEqual({text
+                              for text in texts if f"`{text}`" not in book}, set(),
+                             f"{name}: not in docs/tracefs.md")
 
 
 if __name__ == "__main__":

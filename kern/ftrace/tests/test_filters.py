@@ -22,9 +22,12 @@ class OnAMachine:
     @classmethod
     def setUpClass(cls) -> None:
         image = ROOT / "build" / cls.arch / f"lab{cls.lab}-tests" / "Image"
-        subprocess.run([*MAKE, f"ARCH={cls.arch}", f"LAB={cls.lab}", "TESTS=1", str(image.relative_to(ROOT)),
-                        f"build/{cls.arch}/initrd.cpio"], check=True)
-        config = Machine(cls.arch, smp=2, image=image, initrd=ROOT / f"build/{cls.arch}/initrd.cpio")
+        subprocess.run([
+            *MAKE, f"ARCH={cls.arch}", f"LAB={cls.lab}", "TESTS=1",
+            str(image.relative_to(ROOT)), f"build/{cls.arch}/initrd.cpio"
+        ], check=True)
+        config = Machine(cls.arch, smp=2, image=image,
+                         initrd=ROOT / f"build/{cls.arch}/initrd.cpio")
         cls.machine = Run(config, ROOT / f"build/tests/filters-{cls.arch}-lab{cls.lab}.log")
         cls.machine.__enter__()
         cls.machine.console.wait_ready(60)
@@ -39,7 +42,8 @@ class OnAMachine:
         return cls.machine.console.command(line)
 
     def setUp(self) -> None:
-        for line in ("echo nop > current_tracer", "echo > set_ftrace_filter", "echo > set_ftrace_notrace"):
+        for line in ("echo nop > current_tracer", "echo > set_ftrace_filter",
+                     "echo > set_ftrace_notrace"):
             self.assertEqual(self.sh(line), "")
 
     def filter(self, words: str, operator: str = ">", file: str = "set_ftrace_filter") -> list[str]:
@@ -61,11 +65,13 @@ class OnAMachine:
         self.assertEqual(self.filter(name), [name] * self.functions.count(name))
 
     def test_globs(self) -> None:
-        for pattern, wanted in (("mutex_*", r"mutex_.*"), ("'*_lock'", r".*_lock"), ("'*lock*'", r".*lock.*"),
+        for pattern, wanted in (("mutex_*", r"mutex_.*"), ("'*_lock'", r".*_lock"), ("'*lock*'",
+                                                                                     r".*lock.*"),
                                 ("'mutex_[lt]*'", r"mutex_[lt].*"), ("'mutex_loc?'", r"mutex_loc."),
                                 ("'m*x*k'", r"m.*x.*k"), ("'mutex_[!l]*'", r"mutex_[^l].*")):
             with self.subTest(pattern=pattern):
-                self.assertEqual(self.filter(pattern), [f for f in self.functions if re.fullmatch(wanted, f)])
+                self.assertEqual(self.filter(pattern),
+                                 [f for f in self.functions if re.fullmatch(wanted, f)])
 
     def test_append_and_remove(self) -> None:
         self.assertEqual(self.filter("mutex_lock"), ["mutex_lock"])
@@ -75,7 +81,8 @@ class OnAMachine:
         self.assertEqual(self.filter("'!mutex_*'", ">>"), [ALL.strip()])
 
     def test_several_words_and_a_comment(self) -> None:
-        self.assertCountEqual(self.filter("'mutex_lock  schedule # and not this: kfree'"), ["mutex_lock", "schedule"])
+        self.assertCountEqual(self.filter("'mutex_lock  schedule # and not this: kfree'"),
+                              ["mutex_lock", "schedule"])
 
     def test_a_word_may_come_in_pieces(self) -> None:
         self.assertIn("5 passed, 0 failed", self.sh("kt_pieces"))
@@ -85,7 +92,8 @@ class OnAMachine:
         self.assertEqual(self.filter("'1 2'"), self.functions[:2])
 
     def test_what_names_nothing_is_refused_and_said(self) -> None:
-        for word in ("nosuch", "nosuch_*", "0", "999999", "12x", "'!nosuch'", "kfree:traceoff", "x" * 200):
+        for word in ("nosuch", "nosuch_*", "0", "999999", "12x", "'!nosuch'", "kfree:traceoff",
+                     "x" * 200):
             with self.subTest(word=word):
                 said = self.sh(f"echo {word} > set_ftrace_filter")
                 self.assertIn("set_ftrace_filter: no function matches", said)
@@ -107,7 +115,9 @@ class OnAMachine:
         self.assertEqual(self.filter("mutex_unlock", file="set_ftrace_notrace"), ["mutex_unlock"])
         self.assertIn("mutex_unlock", self.sh("cat set_ftrace_filter"))
         self.sh("echo function > current_tracer")
-        self.assertEqual(set(self.enabled()), {f for f in self.functions if f.startswith("mutex_")} - {"mutex_unlock"})
+        self.assertEqual(set(self.enabled()),
+                         {f
+                          for f in self.functions if f.startswith("mutex_")} - {"mutex_unlock"})
 
     def test_enabled_functions_follow_the_filter_while_tracing(self) -> None:
         self.sh("echo function > current_tracer")
@@ -126,7 +136,10 @@ class OnAMachine:
         self.assertEqual(traced, {"kfree"})
 
     def test_addresses_are_those_of_the_list(self) -> None:
-        rows = [line.split(" ") for line in self.sh("cat available_filter_functions_addrs").splitlines()]
+        rows = [
+            line.split(" ")
+            for line in self.sh("cat available_filter_functions_addrs").splitlines()
+        ]
         self.assertEqual([name for _, name in rows], self.functions)
         addresses = [int(address, 16) for address, _ in rows]
         self.assertEqual(addresses, sorted(set(addresses)))
@@ -162,29 +175,39 @@ class OpsByHand(OnAMachine):
     def test_op_does_what_it_says_and_is_gone_afterwards(self) -> None:
         text, line = self.sh("kt_text"), "workload 0123456789abcdef"
         result = self.sh(line)
-        for command in ("op 0 see 'wl_leaf_*'", "op 1 add 0x1f wl_leaf_ash", "op 2 patch wl_leaf_elm wl_leaf_fir"):
+        for command in ("op 0 see 'wl_leaf_*'", "op 1 add 0x1f wl_leaf_ash",
+                        "op 2 patch wl_leaf_elm wl_leaf_fir"):
             self.assertEqual(self.sh(command), "")
         self.assertNotEqual(self.sh(line), result)
-        counts = {row.split()[0]: row.split()[1] for row in self.sh("cat enabled_functions").splitlines()}
-        self.assertEqual((counts["wl_leaf_ash"], counts["wl_leaf_birch"], counts["wl_leaf_fir"]), ("(2)", "(1)", "(2)"))
+        counts = {
+            row.split()[0]: row.split()[1]
+            for row in self.sh("cat enabled_functions").splitlines()
+        }
+        self.assertEqual((counts["wl_leaf_ash"], counts["wl_leaf_birch"], counts["wl_leaf_fir"]),
+                         ("(2)", "(1)", "(2)"))
         for number in range(3):
             self.assertEqual(self.sh(f"op {number} off"), "")
-        self.assertEqual((self.sh("cat enabled_functions"), self.sh(line), self.sh("kt_text")), ("", result, text))
+        self.assertEqual((self.sh("cat enabled_functions"), self.sh(line), self.sh("kt_text")),
+                         ("", result, text))
 
     def test_op_refuses_what_it_does_not_understand(self) -> None:
-        for words in ("", "0", "0 see", "8 see wl_*", "x see wl_*", "0 look wl_*", "0 add ten wl_leaf_ash", "0 add 5",
-                      "0 patch nobody wl_leaf_ash", "0 patch schedule wl_leaf_ash", "0 patch wl_leaf_ash"):
+        for words in ("", "0", "0 see", "8 see wl_*", "x see wl_*", "0 look wl_*",
+                      "0 add ten wl_leaf_ash", "0 add 5", "0 patch nobody wl_leaf_ash",
+                      "0 patch schedule wl_leaf_ash", "0 patch wl_leaf_ash"):
             self.assertIn("usage: op", self.sh(f"op {words}"), words)
-        for words, why in (("0 off", "ENOENT"), ("0 see nosuch", "EINVAL"), ("0 see wl_nosuch", "EINVAL"),
+        for words, why in (("0 off", "ENOENT"), ("0 see nosuch", "EINVAL"), ("0 see wl_nosuch",
+                                                                             "EINVAL"),
                            ("0 add 1 schedule", "EINVAL"), ("0 see wl_leaf_ash 'sch*'", "EINVAL"),
-                           ("0 patch wl_leaf_elm wl_leaf_elm", "EINVAL"), ("0 patch wl_leaf_elm 'wl_leaf_*'", "EINVAL")):
+                           ("0 patch wl_leaf_elm wl_leaf_elm",
+                            "EINVAL"), ("0 patch wl_leaf_elm 'wl_leaf_*'", "EINVAL")):
             self.assertIn(f"({why})", self.sh(f"op {words}"), words)
         self.assertEqual(self.sh("cat enabled_functions"), "")
 
     def test_op_refuses_what_would_go_round_in_a_circle(self) -> None:
         for words in ("0 patch wl_leaf_elm wl_leaf_fir", "1 patch wl_leaf_ash wl_leaf_elm"):
             self.assertEqual(self.sh(f"op {words}"), "")
-        for words in ("2 patch wl_leaf_fir wl_leaf_ash", "2 patch wl_leaf_fir wl_leaf_birch wl_leaf_ash"):
+        for words in ("2 patch wl_leaf_fir wl_leaf_ash",
+                      "2 patch wl_leaf_fir wl_leaf_birch wl_leaf_ash"):
             self.assertIn("(EINVAL)", self.sh(f"op {words}"), words)
         self.assertEqual(self.sh("op 2 patch wl_leaf_fir wl_leaf_birch"), "")
         self.assertEqual("".join(self.sh(f"op {number} off") for number in range(3)), "")

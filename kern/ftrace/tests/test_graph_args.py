@@ -10,7 +10,8 @@ from kern.ftrace.tests import on_each_machine
 from qemu.machine import FINISHED, ROOT, Machine
 
 SEED = 0x0123456789ABCDEF
-CALL = re.compile(r" (wl_\w+)\(w=0xffff[0-9a-f]{12}, x=(-?\d+), room=(\d+)((?:, [d-h]=-?\d+)*)\)(?:;| \{)$", re.M)
+CALL = re.compile(
+    r" (wl_\w+)\(w=0xffff[0-9a-f]{12}, x=(-?\d+), room=(\d+)((?:, [d-h]=-?\d+)*)\)(?:;| \{)$", re.M)
 
 
 class OnAMachine:
@@ -25,7 +26,8 @@ class OnAMachine:
         image = ROOT / "build" / cls.arch / FINISHED / "Image"
         subprocess.run(["make", "--no-print-directory", "-s", "-C", str(ROOT), f"ARCH={cls.arch}",
                         str(image.relative_to(ROOT)), f"build/{cls.arch}/initrd.cpio"], check=True)
-        config = Machine(cls.arch, smp=cls.cpus, image=image, initrd=ROOT / f"build/{cls.arch}/initrd.cpio")
+        config = Machine(cls.arch, smp=cls.cpus, image=image,
+                         initrd=ROOT / f"build/{cls.arch}/initrd.cpio")
         cls.machine = Run(config, ROOT / f"build/tests/graph-args-{cls.arch}-{cls.cpus}.log")
         cls.machine.__enter__()
         cls.machine.console.wait_ready(60)
@@ -42,11 +44,12 @@ class OnAMachine:
             self.assertEqual(self.sh(line), "", line)
 
     def tearDown(self) -> None:
-        self.quiet("echo 0 > options/funcgraph-args", "echo 0 > options/funcgraph-retaddr", "echo nop > current_tracer",
-                   "echo > set_ftrace_filter")
+        self.quiet("echo 0 > options/funcgraph-args", "echo 0 > options/funcgraph-retaddr",
+                   "echo nop > current_tracer", "echo > set_ftrace_filter")
 
     def trace(self, functions: str, *options: str) -> str:
-        self.quiet(f"echo '{functions}' > set_ftrace_filter", *(f"echo 1 > options/{option}" for option in options),
+        self.quiet(f"echo '{functions}' > set_ftrace_filter",
+                   *(f"echo 1 > options/{option}" for option in options),
                    "echo function_graph > current_tracer")
         self.assertEqual(self.sh(f"workload {SEED:016x}"), expect(SEED, self.cpus).line + "\n")
         return self.sh("cat trace")
@@ -54,8 +57,11 @@ class OnAMachine:
     def test_arguments_are_the_seed_s(self) -> None:
         found = Counter((m[1], int(m[2]) % 2**64, int(m[3])) for m in
                         CALL.finditer(self.trace("wl_[lpsrtfw]*", "funcgraph-args")))
-        calls = [call for calls in expect(SEED, self.cpus).contexts.values() for call in calls
-                 if re.match("wl_[lpsrtfw]", call.function) and call.function not in ("wl_first", "wl_rest")]
+        calls = [
+            call for calls in expect(SEED, self.cpus).contexts.values() for call in calls
+            if re.match("wl_[lpsrtfw]", call.function) and call.function not in ("wl_first",
+                                                                                 "wl_rest")
+        ]
         for name in ("wl_first", "wl_rest"):  # their arguments do not follow from the seed
             found = Counter({k: n for k, n in found.items() if k[0] != name})
         self.assertEqual(found, Counter((call.function, call.x, call.room) for call in calls))
@@ -89,10 +95,14 @@ class OnAMachine:
 
     def test_the_kernel_s_own(self) -> None:
         """Arguments have the names of the source; an integer is decimal, a pointer an address."""
-        self.quiet("echo 'file_open mutex_lock' > set_ftrace_filter", "echo 1 > options/funcgraph-args",
-                   "echo function_graph > current_tracer")
+        self.quiet("echo 'file_open mutex_lock' > set_ftrace_filter",
+                   "echo 1 > options/funcgraph-args", "echo function_graph > current_tracer")
         text = self.sh("cat README") and self.sh("cat trace")
-        self.assertRegex(text, r"file_open\(cwd=0xffff[0-9a-f]{12}, path=0xffff[0-9a-f]{12}, flags=0, file=0xffff[0-9a-f]{12}\)")
+        self.assertRegex(
+            text,
+            r"file_open\(cwd=0xffff[0-9a-f]{12}, path=0xffff[0-9a-f]{12}, flags=0, "
+            r"file=0xffff[0-9a-f]{12}\)"
+        )
         self.assertRegex(text, r"mutex_lock\(m=0xffff[0-9a-f]{12}\);")
 
 

@@ -20,8 +20,9 @@ HEADER = ("# tracer: function_graph\n#\n"
           "# |     |   |                     |   |   |   |\n")
 RULE = " ------------------------------------------"
 MARKS = ((1e6, "$"), (1e5, "@"), (1e4, "*"), (1e3, "#"), (1e2, "!"), (1e1, "+"))
-LINE = re.compile(r" (?P<cpu>\d)\) (?:(?P<mark>[ +!#*@$]) (?P<us>\d+(?:\.\d{1,3})?) us {1,5}| {14})\|  "
-                  r"(?P<indent>(?:  )*)(?P<what>\S.*)")
+LINE = re.compile(
+    r" (?P<cpu>\d)\) (?:(?P<mark>[ +!#*@$]) (?P<us>\d+(?:\.\d{1,3})?) us {1,5}| {14})\|  "
+    r"(?P<indent>(?:  )*)(?P<what>\S.*)")
 ARROW = re.compile(r" (?P<cpu>\d)\)   (?P<arrow>={10}>|<={10}) \|")
 SWITCH = re.compile(r" (?P<cpu>\d)\) (?P<last> *\S+-\d+ *) => (?P<next> *\S+-\d+ *)")
 
@@ -59,8 +60,8 @@ def parse_line(test: unittest.TestCase, row: str, threads: Counter[int]) -> Line
     match = LINE.fullmatch(row)
     test.assertIsNotNone(match, f"not a line of function_graph: {row!r}")
     what, us, cpu = match["what"], match["us"], int(match["cpu"])
-    for kind, shape in (("(", r"([\w.]+)\(\);.*"), ("{", r"([\w.]+)\(\) \{.*"), ("}", r"\}(?: /\* ([\w.]+).*)?"),
-                        ("/", r"/\*() .*\*/")):
+    for kind, shape in (("(", r"([\w.]+)\(\);.*"), ("{", r"([\w.]+)\(\) \{.*"),
+                        ("}", r"\}(?: /\* ([\w.]+).*)?"), ("/", r"/\*() .*\*/")):
         name = re.fullmatch(shape, what)
         if name:
             break
@@ -68,10 +69,13 @@ def parse_line(test: unittest.TestCase, row: str, threads: Counter[int]) -> Line
     test.assertEqual(us is not None, kind in "()}", row)
     if us:
         mark = next((m for border, m in MARKS if float(us) > border), " ")
-        if float(us) not in (border for border, _ in MARKS):  # the last mark is for all longer times, too
+        # the last mark is for all longer times, too
+        if float(us) not in (border for border, _ in MARKS):
             test.assertEqual(match["mark"], mark, row)
         test.assertRegex(row, r"\d us  *\|  ")
-    return Line(cpu, float(us) if us else None, len(match["indent"]) // 2, kind, name[1] or "", threads[cpu])
+    return Line(cpu,
+                float(us) if us else None,
+                len(match["indent"]) // 2, kind, name[1] or "", threads[cpu])
 
 
 def events_of(lines: list[Line]) -> int:
@@ -90,7 +94,8 @@ class GraphText:
         image = ROOT / "build" / cls.arch / FINISHED / "Image"
         subprocess.run(["make", "--no-print-directory", "-s", "-C", str(ROOT), f"ARCH={cls.arch}",
                         str(image.relative_to(ROOT)), f"build/{cls.arch}/initrd.cpio"], check=True)
-        config = Machine(cls.arch, smp=cls.smp, image=image, initrd=ROOT / f"build/{cls.arch}/initrd.cpio")
+        config = Machine(cls.arch, smp=cls.smp, image=image,
+                         initrd=ROOT / f"build/{cls.arch}/initrd.cpio")
         cls.machine = Run(config, ROOT / f"build/tests/graph-text-{cls.arch}-{cls.smp}.log")
         cls.machine.__enter__()
         cls.machine.console.wait_ready(60)
@@ -116,15 +121,17 @@ class GraphText:
     def setUp(self) -> None:
         self.quiet("echo function_graph > current_tracer")
         now = self.sh("cat trace_options").split()
-        self.quiet(*(f"echo {option} > trace_options" for option in self.defaults if option not in now))
-        self.quiet("echo nop > current_tracer", "echo > set_ftrace_filter", "echo > set_graph_function",
-                   "echo > set_graph_notrace", "echo 0 > max_graph_depth", "echo 1 > tracing_on", "echo > trace")
+        self.quiet(*(f"echo {option} > trace_options" for option in self.defaults
+                     if option not in now))
+        self.quiet("echo nop > current_tracer", "echo > set_ftrace_filter",
+                   "echo > set_graph_function", "echo > set_graph_notrace",
+                   "echo 0 > max_graph_depth", "echo 1 > tracing_on", "echo > trace")
 
     def record(self, *before: str, work: str = "cksum README", filter: str = "") -> None:
         """Trace @work with the settings of @before."""
         self.quiet(*([f"echo '{filter}' > set_ftrace_filter"] if filter else []),
-                   "echo 0 > tracing_on", "echo function_graph > current_tracer", *before, "echo > trace",
-                   "echo 1 > tracing_on")
+                   "echo 0 > tracing_on", "echo function_graph > current_tracer", *before,
+                   "echo > trace", "echo 1 > tracing_on")
         self.sh(work)
         self.quiet("echo 0 > tracing_on")
 
@@ -191,13 +198,15 @@ class GraphText:
     def test_a_full_buffer_loses_whole_events_only(self) -> None:
         self.quiet("echo 4 > buffer_size_kb")
         try:
-            text = self.trace(work="cksum README; echo 0 > tracing_on")  # few events follow cksum's return, so they do not overwrite it
+            # few events follow cksum's return, so they do not overwrite it
+            text = self.trace(work="cksum README; echo 0 > tracing_on")
             lines = parse(self, text[len(HEADER):])
             self.assertEqual(events_of(lines), sum(self.stats("entries")))
             lost = sum(self.stats("overrun"))
             self.assertGreater(lost, 0)
             pipe = self.sh("cat trace_pipe")
-            self.assertEqual(sum(map(int, re.findall(r"^CPU:\d \[LOST (\d+) EVENTS\]$", pipe, re.M))), lost)
+            self.assertEqual(
+                sum(map(int, re.findall(r"^CPU:\d \[LOST (\d+) EVENTS\]$", pipe, re.M))), lost)
             self.assertRegex(text, r"\} /\* \w+ \*/\n")  # of a call whose entry is lost
         finally:
             self.quiet("echo 1408 > buffer_size_kb")
@@ -225,9 +234,11 @@ class GraphText:
         self.assertEqual(self.sh("cat trace"), text, "they were recorded, only not shown")
 
     def test_a_function_in_interrupts_that_was_asked_for(self) -> None:
-        text = self.trace("echo 0 > options/funcgraph-irqs", "echo sched_tick > set_graph_function", work="sleep 0.2")
+        text = self.trace("echo 0 > options/funcgraph-irqs", "echo sched_tick > set_graph_function",
+                          work="sleep 0.2")
         lines = parse(self, text[len(HEADER):])
-        self.assertEqual({line.function for line in lines if line.depth == 0 and line.function}, {"sched_tick"})
+        self.assertEqual({line.function
+                          for line in lines if line.depth == 0 and line.function}, {"sched_tick"})
 
     def test_set_graph_function(self) -> None:
         self.quiet("echo file_open > set_graph_function", "echo file_close >> set_graph_function")
@@ -241,37 +252,46 @@ class GraphText:
         self.quiet("echo 'mutex_*' > set_graph_notrace", "echo kzalloc >> set_graph_notrace")
         functions = {line.function for line in self.lines("echo file_open > set_graph_function")}
         self.assertIn("file_open", functions)
-        self.assertFalse({f for f in functions if f.startswith("mutex_")} | functions & {"kzalloc", "kmalloc"})
+        self.assertFalse({f
+                          for f in functions if f.startswith("mutex_")}
+                         | functions & {"kzalloc", "kmalloc"})
 
     def test_what_a_list_hid_stays_hidden_when_the_list_goes(self) -> None:
-        """A thread is still inside a call that was named: its return has no event either. Its next call has both."""
-        self.quiet("mkdir instances/other", "echo file_read > set_ftrace_filter", "echo file_read > set_graph_notrace",
-                   "echo function_graph > current_tracer")
+        """A thread is still inside a call that was named: its return has no event either. Its next
+        call has both."""
+        self.quiet("mkdir instances/other", "echo file_read > set_ftrace_filter",
+                   "echo file_read > set_graph_notrace", "echo function_graph > current_tracer")
         self.sh("cat instances/other/trace_pipe > /tmp/out &")
         until(self.machine.console, "ps -s", "pipe_read")  # it has begun
         self.quiet("echo > set_graph_notrace", "echo read this > instances/other/trace_marker")
-        self.sh("echo 0 > instances/other/tracing_on; wait; rmdir instances/other")  # any of them may print that cat is done
+        # any of them may print that cat is done
+        self.sh("echo 0 > instances/other/tracing_on; wait; rmdir instances/other")
         self.quiet("echo 0 > tracing_on")
         lines = parse(self, self.sh("cat trace")[len(HEADER):])
         self.assertIn([line.kind for line in lines], (["("], ["{", "}"]), lines)
 
     def test_max_graph_depth(self) -> None:
         for depth in (1, 2):
-            self.assertEqual({line.depth for line in self.lines(f"echo {depth} > max_graph_depth")}, set(range(depth)))
+            self.assertEqual({line.depth
+                              for line in self.lines(f"echo {depth} > max_graph_depth")},
+                             set(range(depth)))
         self.assertEqual(self.sh("cat max_graph_depth"), "2\n")
         self.assertGreater(max(line.depth for line in self.lines("echo 0 > max_graph_depth")), 3)
 
     def test_sleep_time(self) -> None:
-        """The host may stop a CPU at a place where the guest does not sleep, but hardly three times."""
+        """The host may stop a CPU at a place where the guest does not sleep, but hardly three
+        times."""
         for on, low, high in ((1, 100000, 10000000), (0, 0, 50000)):
-            lines = self.lines(f"echo {on} > options/sleep-time", work="; ".join(["sleep 0.1"] * 3), filter="sleep_ns")
+            lines = self.lines(f"echo {on} > options/sleep-time", work="; ".join(["sleep 0.1"] * 3),
+                               filter="sleep_ns")
             slept = [line.us for line in lines if line.us is not None]
             self.assertEqual(len(slept), 3)
             self.assertTrue(low <= min(slept) < high, (on, slept))
 
     def test_columns(self) -> None:
         self.record(work="sleep 0.01", filter="sleep_ns")
-        line = r"[ +!#*@$] \d+(?:\.\d{1,3})? us +\|  "  # a sleep of more than a second has no decimals
+        # a sleep of more than a second has no decimals
+        line = r"[ +!#*@$] \d+(?:\.\d{1,3})? us +\|  "
         proc = r"   sleep-\d+    | +sleep-\d+ *"
         for option, shape in (("funcgraph-abstime", rf" +\d+\.\d{{6}} \|   \d\) {line}"),
                               ("funcgraph-proc", rf" \d\) (?:{proc}) \| {line}"),
@@ -280,8 +300,10 @@ class GraphText:
                               ("nofuncgraph-overhead", rf" \d\)   {line[len('[ +!#*@$] '):]}"),
                               ("nocontext-info", "")):
             self.quiet(f"echo {option} > trace_options")
-            self.assertRegex(self.sh("cat trace").splitlines()[-1], rf"^{shape}sleep_ns\(\);$", option)
-            self.quiet(f"echo {option[2:] if option.startswith('no') else 'no' + option} > trace_options")
+            self.assertRegex(
+                self.sh("cat trace").splitlines()[-1], rf"^{shape}sleep_ns\(\);$", option)
+            self.quiet(
+                f"echo {option[2:] if option.startswith('no') else 'no' + option} > trace_options")
 
     def test_tail_overrun_and_values(self) -> None:
         self.record("echo funcgraph-tail > trace_options", work="ls /", filter="file_open kzalloc")
@@ -289,13 +311,15 @@ class GraphText:
         self.assertRegex(text, r"\|  \} /\* file_open \*/\n")
         self.quiet("echo funcgraph-overrun > trace_options")
         self.assertRegex(self.sh("cat trace"), r"\} /\* file_open \*/\n \(Overruns: 0\)\n")
-        self.quiet("echo nofuncgraph-overrun > trace_options", "echo funcgraph-retval > trace_options")
+        self.quiet("echo nofuncgraph-overrun > trace_options",
+                   "echo funcgraph-retval > trace_options")
         text = self.sh("cat trace")
         self.assertRegex(text, r"kzalloc\(\); /\* = 0xf{6,}[0-9a-f]{6,10} \*/\n")
         self.assertRegex(text, r"\} /\* file_open = 0x0 \*/\n")
 
     def test_an_error_that_is_returned(self) -> None:
-        lines = self.trace("echo funcgraph-retval > trace_options", work="cat /nosuchfile", filter="file_open")
+        lines = self.trace("echo funcgraph-retval > trace_options", work="cat /nosuchfile",
+                           filter="file_open")
         self.assertRegex(lines, r"file_open\(\); /\* = -2 \*/\n")
         self.quiet("echo funcgraph-retval-hex > trace_options")
         self.assertRegex(self.sh("cat trace"), r"file_open\(\); /\* = 0xf+e \*/\n")
@@ -303,7 +327,8 @@ class GraphText:
     def test_return_addresses_are_the_callers(self) -> None:
         text = self.trace("echo funcgraph-retaddr > trace_options")
         self.assertNotIn("return_to_handler", text)
-        callers = re.findall(r"([\w.]+)\(\)(?:;| \{) /\* <-([\w.]+)\+0x[0-9a-f]+/0x[0-9a-f]+ \*/", text)
+        callers = re.findall(r"([\w.]+)\(\)(?:;| \{) /\* <-([\w.]+)\+0x[0-9a-f]+/0x[0-9a-f]+ \*/",
+                             text)
         self.assertEqual(len(callers), len(re.findall(r"\(\)(?:;| \{)", text)))
         self.assertIn("kzalloc", {caller for function, caller in callers if function == "kmalloc"})
 
@@ -324,13 +349,15 @@ class GraphText:
                        "echo function_graph > instances/other/current_tracer")
             self.record(work="sleep 0.01", filter="sleep_ns")
             self.quiet("echo nop > current_tracer")
-            self.assertRegex(self.sh("cat instances/other/trace"), r"\n[*#@!+ $] \d+(?:\.\d+)? us +\|  sleep_ns\(\);\n$")
+            self.assertRegex(self.sh("cat instances/other/trace"),
+                             r"\n[*#@!+ $] \d+(?:\.\d+)? us +\|  sleep_ns\(\);\n$")
         finally:
             self.sh("rmdir instances/other")
 
     def test_nothing_marks_where_a_full_buffer_begins(self) -> None:
         size = self.sh("cat buffer_size_kb").split()[0]
-        self.quiet("echo 1 > buffer_size_kb", "echo function_graph > current_tracer", "sha256 /LICENSE > /tmp/sum")
+        self.quiet("echo 1 > buffer_size_kb", "echo function_graph > current_tracer",
+                   "sha256 /LICENSE > /tmp/sum")
         text = self.sh("cat trace")
         self.quiet("echo nop > current_tracer", f"echo {size} > buffer_size_kb")
         self.assertNotIn("####", text)

@@ -1,4 +1,5 @@
-"""Threads that switch, sleep, move and die inside traced calls, on a booted kernel under the observer.
+"""Threads that switch, sleep, move and die inside traced calls, on a booted kernel under the
+observer.
 
 The printed events are compared with the executed calls: each entry and each
 return on the CPU that made it, with its depth and its thread.
@@ -25,11 +26,13 @@ from qemu.machine import FINISHED, ROOT, Machine
 LIVES = 24
 THREAD_SIZE = 16 << 10
 LEAST = {"kt_life_sleep": 100_000, "kt_life_spin": 12_000_000}  # ns, at least
-# The program's functions, and the scheduler's functions in which it is when it sleeps, moves, waits, is preempted and dies.
-PROGRAM = ("kt_life", "kt_life_sleep", "kt_life_move", "kt_life_turn", "kt_life_hold", "kt_life_spin", "kt_life_call",
-           "kt_life_end")
-FOLLOWED = (*PROGRAM, "sleep_ns", "yield", "schedule", "__schedule", "join_queue", "set_cpu_affinity", "thread_start",
-            "thread_exit", "mutex_lock", "mutex_unlock", "prepare_to_wait", "finish_wait", "wake_up", "wake_up_process", "sched_tick")
+# The program's functions, and the scheduler's functions in which it is when it sleeps, moves,
+# waits, is preempted and dies.
+PROGRAM = ("kt_life", "kt_life_sleep", "kt_life_move", "kt_life_turn", "kt_life_hold",
+           "kt_life_spin", "kt_life_call", "kt_life_end")
+FOLLOWED = (*PROGRAM, "sleep_ns", "yield", "schedule", "__schedule", "join_queue",
+            "set_cpu_affinity", "thread_start", "thread_exit", "mutex_lock", "mutex_unlock",
+            "prepare_to_wait", "finish_wait", "wake_up", "wake_up_process", "sched_tick")
 
 
 class OnAMachine:
@@ -41,8 +44,11 @@ class OnAMachine:
     @classmethod
     def setUpClass(cls) -> None:
         directory = ROOT / "build" / cls.arch / f"{FINISHED}-tests"
-        subprocess.run(["make", "--no-print-directory", "-s", "-C", str(ROOT), f"ARCH={cls.arch}", "TESTS=1",
-                        str((directory / "Image").relative_to(ROOT))], check=True)
+        subprocess.run([
+            "make", "--no-print-directory", "-s", "-C",
+            str(ROOT), f"ARCH={cls.arch}", "TESTS=1",
+            str((directory / "Image").relative_to(ROOT))
+        ], check=True)
         cls.kernel = Kernel(directory / "callsite.elf", cls.arch)
         cls.names = {s.function.name for s in cls.kernel.sites if s.function.name in FOLLOWED}
         machine = Machine(cls.arch, cls.cpus, image=directory / "Image", icount=cls.cpus == 1)
@@ -57,9 +63,12 @@ class OnAMachine:
     def live(cls, run: Run) -> None:
         sh, observer = run.console.command, run.observer
         assert observer
-        cls.said = "".join(map(sh, ["echo 0 > tracing_on", f"echo '{' '.join(sorted(cls.names))}' > set_ftrace_filter",
-                                    *(f"echo 1 > options/{option}" for option in OPTIONS),
-                                    "echo function_graph > current_tracer"]))
+        cls.said = "".join(
+            map(sh, [
+                "echo 0 > tracing_on", f"echo '{' '.join(sorted(cls.names))}' > set_ftrace_filter",
+                *(f"echo 1 > options/{option}"
+                  for option in OPTIONS), "echo function_graph > current_tracer"
+            ]))
         first = observer.written()
         with run.observer.recording():
             cls.output = sh("echo 1 > tracing_on; kt_lives; echo 0 > tracing_on")
@@ -75,7 +84,8 @@ class OnAMachine:
 
     @classmethod
     def framed(cls, span: Span) -> bool:
-        return span.name in cls.names and checks.calls_tracer(cls.kernel, span.call.site.address, span.call.word)
+        return span.name in cls.names and checks.calls_tracer(cls.kernel, span.call.site.address,
+                                                              span.call.word)
 
     @cached_property
     def spans(self) -> list[Span]:
@@ -95,7 +105,8 @@ class OnAMachine:
     @cached_property
     def pairs(self) -> list[tuple[GraphStep, GraphEvent]]:
         """In the order of the whole machine."""
-        return sorted((pair for a in self.aligned.values() for pair in a.pairs), key=lambda pair: pair[0].seq)
+        return sorted((pair for a in self.aligned.values() for pair in a.pairs),
+                      key=lambda pair: pair[0].seq)
 
     @staticmethod
     def within(span: Span, moments: list[int]) -> bool:
@@ -107,7 +118,8 @@ class OnAMachine:
     def test_the_program_works_and_nothing_is_lost(self) -> None:
         self.assertEqual(self.said, "")
         self.assertIn(f"{LIVES} passed, 0 failed\n", self.output)
-        self.assertEqual((self.trace.tracer, self.trace.lost, self.trace.unknown), ("function_graph", 0, []))
+        self.assertEqual((self.trace.tracer, self.trace.lost, self.trace.unknown),
+                         ("function_graph", 0, []))
 
     def test_it_happened(self) -> None:
         """Each thing that this test is about was executed."""
@@ -115,15 +127,18 @@ class OnAMachine:
         self.assertEqual(names, self.names - ({"join_queue"} if self.cpus == 1 else set()))
         threads = {s.call.thread for s in self.spans}
         self.assertEqual(len(threads), LIVES)
-        self.assertLess(len({s.call.sp // THREAD_SIZE for s in self.spans}), LIVES, "no thread had the stack of a dead one")
+        self.assertLess(len({s.call.sp // THREAD_SIZE
+                             for s in self.spans}), LIVES, "no thread had the stack of a dead one")
         moved = [s for s in self.spans if s.leaving and s.leaving.left.vcpu != s.call.vcpu]
         self.assertEqual(bool(moved), self.cpus > 1)
-        self.assertTrue([s for s in self.spans if s.call.level and s.name == "__schedule" and s.leaving
-                         and self.within(s, self.switches)],
-                        "nobody was preempted")
+        self.assertTrue([
+            s for s in self.spans if s.call.level and s.name == "__schedule" and s.leaving
+            and self.within(s, self.switches)
+        ], "nobody was preempted")
 
     def test_printed_is_what_was_executed(self) -> None:
-        self.assertEqual([s.name for s in self.spans if not self.framed(s)], [], "a call site that did not call the tracer")
+        self.assertEqual([s.name for s in self.spans if not self.framed(s)], [],
+                         "a call site that did not call the tracer")
         for cpu, alignment in self.aligned.items():
             if alignment.divergence:
                 rows = "\n".join(f"{'>' if here else ' '} {left:50} {right}"
@@ -136,7 +151,8 @@ class OnAMachine:
         self.assertEqual([len(threads), *(len(set(side)) for side in zip(*threads))], [LIVES] * 3)
 
     def test_who_dies_inside_never_returns(self) -> None:
-        """Exactly the calls in progress when a thread ends have no return; every other return goes through return_to_handler."""
+        """Exactly the calls in progress when a thread ends have no return; every other return goes
+        through return_to_handler."""
         for thread in {s.call.thread for s in self.spans}:
             spans = [s for s in self.spans if s.call.thread == thread]
             out, last = [], next(s for s in reversed(spans) if not s.leaving)
@@ -150,30 +166,37 @@ class OnAMachine:
                 self.assertTrue(not leaving or len(leaving.hits) == len(leaving.spans), span.name)
         open_calls = sum(-1 if e.kind == RETURN else 1 for e in self.printed)
         self.assertEqual(open_calls, sum(not s.leaving for s in self.spans))
-        self.assertGreater(open_calls, 3 * LIVES)  # thread_start, thread_exit and schedule; some threads die inside more calls
+        # thread_start, thread_exit and schedule; some threads die inside more calls
+        self.assertGreater(open_calls, 3 * LIVES)
 
     def test_time_does_not_go_back(self) -> None:
         for alignment in self.aligned.values():
             finding = checks.in_time("on a CPU", alignment)
             self.assertIsNone(finding, finding)
-        for pid in {e.pid for e in self.printed}:  # an interrupt's events may come before the event that it interrupted
-            own = [(step, event) for step, event in self.pairs if event.pid == pid and not step.call.level]
+        # an interrupt's events may come before the event that it interrupted
+        for pid in {e.pid for e in self.printed}:
+            own = [(step, event) for step, event in self.pairs
+                   if event.pid == pid and not step.call.level]
             finding = checks.in_time("in a thread", Alignment(own))
             self.assertIsNone(finding, finding)
 
     def test_durations(self) -> None:
-        """A call takes no longer than the call that made it, on whichever CPU; a function that must take long does."""
+        """A call takes no longer than the call that made it, on whichever CPU; a function that must
+        take long does."""
         finding = graph_checks.sums("trace", Alignment(self.pairs))
         self.assertIsNone(finding, finding)
         exact = 0
         for step, event in self.pairs:
             if step.kind == RETURN:
-                self.assertGreaterEqual((event.duration or 0) + event.unit, LEAST.get(step.span.name, 0), event.line)
+                self.assertGreaterEqual((event.duration or 0) + event.unit,
+                                        LEAST.get(step.span.name, 0), event.line)
                 exact += self.cpus == 1 and self.lasted(step.span, event)
-        self.assertEqual(exact > 10 * LIVES, self.cpus == 1, f"{exact} durations between their bounds")
+        self.assertEqual(exact > 10 * LIVES, self.cpus == 1,
+                         f"{exact} durations between their bounds")
 
     def lasted(self, span: Span, event: GraphEvent) -> bool:
-        """An instruction is a nanosecond, if no other thread had the CPU meanwhile. Return: False if another had.
+        """An instruction is a nanosecond, if no other thread had the CPU meanwhile. Return: False
+        if another had.
 
         The observer sees no end of an interrupt after its last call.
         """
@@ -184,7 +207,8 @@ class OnAMachine:
         if not limits or self.within(span, self.switches) or self.within(span, self.traps):
             return False
         about = ISAS[self.arch].clock_ns + event.unit
-        self.assertTrue(limits[0] - about < event.duration < limits[1] + about, f"{limits}: {event.line}")
+        self.assertTrue(limits[0] - about < event.duration < limits[1] + about,
+                        f"{limits}: {event.line}")
         return True
 
 

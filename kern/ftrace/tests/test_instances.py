@@ -35,15 +35,21 @@ class OnAMachine:
     @classmethod
     def setUpClass(cls) -> None:
         image = ROOT / "build" / cls.arch / FINISHED / "Image"
-        subprocess.run([*MAKE, f"ARCH={cls.arch}", str(image.relative_to(ROOT)), f"build/{cls.arch}/initrd.cpio"], check=True)
-        config = Machine(cls.arch, smp=cls.cpus, image=image, initrd=ROOT / f"build/{cls.arch}/initrd.cpio", memory=64)
+        subprocess.run([
+            *MAKE, f"ARCH={cls.arch}",
+            str(image.relative_to(ROOT)), f"build/{cls.arch}/initrd.cpio"
+        ], check=True)
+        config = Machine(cls.arch, smp=cls.cpus, image=image,
+                         initrd=ROOT / f"build/{cls.arch}/initrd.cpio", memory=64)
         cls.machine = Run(config, ROOT / f"build/tests/instances-{cls.arch}-{cls.cpus}.log")
         cls.machine.__enter__()
         cls.machine.console.wait_ready(60)
         cls.options = {name: cls.sh(f"cat options/{name}") for name in cls.files("options")}
         cls.sh("mkdir instances/new")
-        cls.fresh = {name: cls.sh(f"cat instances/new/{name}") for name in cls.files("instances/new")
-                     if "pipe" not in name and name != "trace_marker"}
+        cls.fresh = {
+            name: cls.sh(f"cat instances/new/{name}")
+            for name in cls.files("instances/new") if "pipe" not in name and name != "trace_marker"
+        }
         cls.sh("rmdir instances/new")
 
     @classmethod
@@ -73,12 +79,15 @@ class OnAMachine:
         self.sh("wait")
         for name in self.sh("ls instances").split():
             self.quiet(f"rmdir instances/{name}")
-        self.quiet("echo nop > current_tracer", "echo > set_ftrace_filter", "echo > trace", "echo > /tmp/out",
-                   "rm /tmp/out")
+        self.quiet("echo nop > current_tracer", "echo > set_ftrace_filter", "echo > trace",
+                   "echo > /tmp/out", "rm /tmp/out")
         self.assertEqual(self.sh("cat enabled_functions"), "")
 
     def trace(self, name: str) -> list[str]:
-        return [line for line in self.sh(f"cat instances/{name}/trace").splitlines() if not line.startswith("#")]
+        return [
+            line for line in self.sh(f"cat instances/{name}/trace").splitlines()
+            if not line.startswith("#")
+        ]
 
     def traced(self, name: str) -> Counter[str]:
         """How often each function is in the trace of either tracer."""
@@ -86,12 +95,15 @@ class OnAMachine:
                        if (m := re.search(r": (\w+) <-|\b(wl_\w+)\(\)(?:;| \{)", line)))
 
     def written(self, name: str) -> int:
-        stats = "".join(self.sh(f"cat instances/{name}/per_cpu/cpu{cpu}/stats") for cpu in range(self.cpus))
-        return sum(map(int, re.findall(r"^(?:entries|overrun|dropped events): (\d+)$", stats, re.M)))
+        stats = "".join(
+            self.sh(f"cat instances/{name}/per_cpu/cpu{cpu}/stats") for cpu in range(self.cpus))
+        return sum(map(int, re.findall(r"^(?:entries|overrun|dropped events): (\d+)$", stats,
+                                       re.M)))
 
     def truth(self, prefix: str, *seeds: int) -> Counter[str]:
-        return Counter(call.function for seed in seeds for calls in expect(seed, self.cpus).contexts.values()
-                       for call in calls if call.function.startswith(prefix))
+        return Counter(call.function for seed in seeds
+                       for calls in expect(seed, self.cpus).contexts.values() for call in calls
+                       if call.function.startswith(prefix))
 
     def workload(self, seed: int) -> None:
         self.assertEqual(self.sh(f"workload {seed:016x}"), expect(seed, self.cpus).line + "\n")
@@ -103,18 +115,22 @@ class OnAMachine:
     # ---- the files
 
     def test_files_are_linux_s(self) -> None:
-        """An instance has the files that it has on Linux, as far as they exist here, and no others."""
+        """An instance has the files that it has on Linux, as far as they exist here, and no others.
+        """
         top = self.files(".")
-        own = {name for name in top if not name.startswith("instances")} - {
-            "README", "available_filter_functions", "available_filter_functions_addrs", "dyn_ftrace_total_info",
-            "enabled_functions", "dynamic_events"}
+        own = {name
+               for name in top if not name.startswith("instances")} - {
+                   "README", "available_filter_functions", "available_filter_functions_addrs",
+                   "dyn_ftrace_total_info", "enabled_functions", "dynamic_events"
+               }
         own = {n for n in own if not re.match(r"stack_|function_profile|trace_stat|kprobe|uprobe",
                                               n)}
         self.make("a")
         self.assertEqual(set(self.files("instances/a")), own)
 
     def test_golden(self) -> None:
-        """A file has the content of the same file of the top directory after boot; the buffers have their full size."""
+        """A file has the content of the same file of the top directory after boot; the buffers have
+        their full size."""
         different = {"buffer_size_kb": "1410\n", "buffer_total_size_kb": f"{1410 * self.cpus}\n",
                      "set_ftrace_filter": "#### all functions enabled ####\n",
                      "set_ftrace_notrace": "#### no functions disabled ####\n"}
@@ -134,15 +150,18 @@ class OnAMachine:
             else:
                 checked.remove(name)
                 continue
-            want = re.escape(want.replace("#P:2", f"#P:{self.cpus}")).replace("<time>", r" *\d+\.\d{6}")
+            want = re.escape(want.replace("#P:2",
+                                          f"#P:{self.cpus}")).replace("<time>", r" *\d+\.\d{6}")
             self.assertRegex(text, rf"\A{want}\Z", name)
         self.assertEqual(set(self.fresh) - checked, set(), "files without a golden text")
 
     def test_each_has_its_own(self) -> None:
         self.make("a", "b")
         self.quiet("echo 4 > instances/a/buffer_size_kb", "echo counter > instances/a/trace_clock",
-                   "echo noprint-parent > instances/a/trace_options", "echo 1 > instances/a/options/sym-offset",
-                   "echo schedule > instances/a/set_ftrace_notrace", "echo kfree > instances/a/set_ftrace_filter",
+                   "echo noprint-parent > instances/a/trace_options",
+                   "echo 1 > instances/a/options/sym-offset",
+                   "echo schedule > instances/a/set_ftrace_notrace",
+                   "echo kfree > instances/a/set_ftrace_filter",
                    "echo function > instances/a/current_tracer", "echo 0 > instances/a/tracing_on",
                    "echo to b > instances/b/trace_marker", "echo to the top > trace_marker")
         self.assertNotEqual(self.sh("echo to a > instances/a/trace_marker"), "")
@@ -151,8 +170,10 @@ class OnAMachine:
             self.assertEqual(self.sh(f"cat {there}tracing_on"), "1\n")
             self.assertIn("[local]", self.sh(f"cat {there}trace_clock"))
             self.assertEqual(self.sh(f"cat {there}trace_options"), self.fresh["trace_options"])
-            self.assertEqual(self.sh(f"cat {there}set_ftrace_filter"), "#### all functions enabled ####\n")
-            self.assertEqual(self.sh(f"cat {there}set_ftrace_notrace"), "#### no functions disabled ####\n")
+            self.assertEqual(self.sh(f"cat {there}set_ftrace_filter"),
+                             "#### all functions enabled ####\n")
+            self.assertEqual(self.sh(f"cat {there}set_ftrace_notrace"),
+                             "#### no functions disabled ####\n")
         self.assertEqual(self.sh("cat instances/b/buffer_size_kb"), "402\n")
         self.assertEqual(self.sh("cat instances/a/buffer_size_kb"), "7\n")
         self.assertRegex("".join(self.trace("b")), r"tracing_mark_write: to b$")
@@ -171,14 +192,17 @@ class OnAMachine:
     def test_refusals(self) -> None:
         self.make("a")
         for line, errno in (("mkdir instances/a", "EEXIST"), ("mkdir instances/.", "EEXIST"),
-                            (f"mkdir instances/{'n' * 256}", "ENAMETOOLONG"), ("mkdir instances/a/x", "EPERM"),
-                            ("mkdir instances/none/x", "ENOENT"), ("rmdir instances/none", "ENOENT"),
-                            ("rmdir instances/a/per_cpu", "EPERM"), ("rmdir instances/a/trace", "ENOTDIR"),
+                            (f"mkdir instances/{'n' * 256}", "ENAMETOOLONG"),
+                            ("mkdir instances/a/x", "EPERM"), ("mkdir instances/none/x", "ENOENT"),
+                            ("rmdir instances/none",
+                             "ENOENT"), ("rmdir instances/a/per_cpu",
+                                         "EPERM"), ("rmdir instances/a/trace", "ENOTDIR"),
                             ("rm instances/a/trace", "EPERM"), ("rmdir instances", "EPERM"),
                             ("echo > instances/x", "EACCES"), ("mkdir x", "EPERM")):
             self.assertIn(f"({errno})", self.sh(line), line)
         longest = "n" * 255
-        self.quiet(f"mkdir instances/{longest}", f"rmdir instances/{longest}", "mkdir 'instances/a name'")
+        self.quiet(f"mkdir instances/{longest}", f"rmdir instances/{longest}",
+                   "mkdir 'instances/a name'")
         self.assertEqual(self.sh("ls instances"), "a/\na name/\n")
         self.quiet("rmdir 'instances/a name'")
 
@@ -261,7 +285,8 @@ class OnAMachine:
                          {2 * self.truth("wl_leaf_elm", SEEDS[0])["wl_leaf_elm"], 0})
 
     def test_in_the_background_while_others_come_and_go(self) -> None:
-        """If the host gives the guest more time than the test, a job ends before a round does: the next round starts another."""
+        """If the host gives the guest more time than the test, a job ends before a round does: the
+        next round starts another."""
         files = outlasted = 0
         self.make("a")
         self.start("a", "sha256_block")
@@ -289,7 +314,8 @@ class OnAMachine:
             name = f"instances/i{n % 3}"
             self.quiet(f"mkdir {name}")
             self.start(name[10:], "wl_*", ("function", "function_graph", "nop")[n % 3])
-            self.quiet(f"echo wl_leaf_elm > {name}/set_ftrace_notrace", f"echo {100 * n + 4} > {name}/buffer_size_kb",
+            self.quiet(f"echo wl_leaf_elm > {name}/set_ftrace_notrace",
+                       f"echo {100 * n + 4} > {name}/buffer_size_kb",
                        f"echo hello > {name}/trace_marker", f"rmdir {name}")
 
     def test_memory_comes_back(self) -> None:
@@ -307,15 +333,18 @@ class OnAMachine:
         self.assertIn("(ENOMEM)", said)
         self.assertEqual(len(self.sh("ls instances").split()), made)
         self.start("i2", "wl_leaf_elm")
-        for name in ("i0", "i1"):  # the free memory goes into their buffers; a resize needs some of it
+        # the free memory goes into their buffers; a resize needs some of it
+        for name in ("i0", "i1"):
             size = 1408
             for step in (4096, 512, 64, 8, 4):
                 while not self.sh(f"echo {size + step} > instances/{name}/buffer_size_kb"):
                     size += step
         self.assertIn("(ENOMEM)", self.sh("mkdir instances/more"))
-        for line in ("echo function_graph > instances/i1/current_tracer", "echo 'wl_*' > instances/i1/set_ftrace_filter",
+        for line in ("echo function_graph > instances/i1/current_tracer",
+                     "echo 'wl_*' > instances/i1/set_ftrace_filter",
                      "cat instances/i1/trace > /tmp/out", "echo nop > instances/i1/current_tracer"):
-            self.assertRegex(self.sh(line), r"\A\Z|ENOMEM|ENOSPC", line)  # the free memory may just be enough
+            # the free memory may just be enough
+            self.assertRegex(self.sh(line), r"\A\Z|ENOMEM|ENOSPC", line)
         self.quiet("rmdir instances/i0", "mkdir instances/more")
         self.workload(SEEDS[0])
         self.assertEqual(self.traced("i2"), self.truth("wl_leaf_elm", SEEDS[0]))

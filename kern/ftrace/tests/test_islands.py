@@ -1,4 +1,5 @@
-"""A text of 7 MiB: far functions are traced through islands; a call site that no island reaches is listed and never written.
+"""A text of 7 MiB: far functions are traced through islands; a call site that no island reaches is
+listed and never written.
 
 Checked with the observer: the word in each call site when it ran, and the stubs that were entered.
 """
@@ -48,7 +49,8 @@ class Layout(unittest.TestCase):
 
 
 class FarProgram:
-    """The tests that are the same on both architectures and in both hook styles; one boot for each class."""
+    """The tests that are the same on both architectures and in both hook styles; one boot for each
+    class."""
 
     arch: str
     lab: int
@@ -57,14 +59,18 @@ class FarProgram:
     @classmethod
     def setUpClass(cls) -> None:
         out = ROOT / "build" / cls.arch / f"lab{cls.lab}-tests-far-program"
-        subprocess.run([*MAKE, f"ARCH={cls.arch}", f"LAB={cls.lab}", "TESTS=1", f"APP={PROGRAM}",
-                        str((out / "Image").relative_to(ROOT)), f"build/{cls.arch}/initrd.cpio"], check=True)
+        subprocess.run([
+            *MAKE, f"ARCH={cls.arch}", f"LAB={cls.lab}", "TESTS=1", f"APP={PROGRAM}",
+            str((out / "Image").relative_to(ROOT)), f"build/{cls.arch}/initrd.cpio"
+        ], check=True)
         cls.kernel = Kernel(out / "callsite.elf", cls.arch)
-        machine = Machine(cls.arch, smp=CPUS, image=out / "Image", initrd=ROOT / f"build/{cls.arch}/initrd.cpio")
+        machine = Machine(cls.arch, smp=CPUS, image=out / "Image",
+                          initrd=ROOT / f"build/{cls.arch}/initrd.cpio")
         config = truth.config(cls.kernel, machine, ("far_", "beyond"))
         for stub in truth.stubs(cls.kernel):
             config.add("point", stub)
-        cls.machine = Run(machine, ROOT / f"build/tests/islands-{cls.arch}-lab{cls.lab}.log", config)
+        cls.machine = Run(machine, ROOT / f"build/tests/islands-{cls.arch}-lab{cls.lab}.log",
+                          config)
         cls.machine.__enter__()
         cls.boot = cls.machine.console.wait_ready(90)
 
@@ -99,12 +105,13 @@ class FarProgram:
         return sum(r.kind == Kind.POINT and r.addr in stubs for r in records)
 
     def trace_on(self, functions: str) -> None:
-        for line in ("echo nop > current_tracer", "echo > trace", f"echo {functions} > set_ftrace_filter",
-                     "echo function > current_tracer"):
+        for line in ("echo nop > current_tracer", "echo > trace",
+                     f"echo {functions} > set_ftrace_filter", "echo function > current_tracer"):
             self.assertEqual(self.sh(line), "")
 
     def test_only_what_no_island_reaches_is_said_to_be_out_of_reach(self) -> None:
-        said = re.findall(r"^ftrace: (\w+)\+\S+ is out of reach; it is never traced", self.boot, re.M)
+        said = re.findall(r"^ftrace: (\w+)\+\S+ is out of reach; it is never traced", self.boot,
+                          re.M)
         self.assertEqual(said, ["beyond"] if self.islands and self.lab > 3 else [])
         listed = self.sh("cat available_filter_functions").splitlines()
         self.assertEqual([f for f in listed if f.startswith("far_")], FAR)
@@ -115,17 +122,23 @@ class FarProgram:
         self.trace_on("'far_*'")
         enabled = self.sh("cat enabled_functions").splitlines()
         self.assertEqual([line.split()[0] for line in enabled], FAR)
-        self.assertTrue(all(re.search(r"tramp: ftrace_(stub_1|caller)\+0x0/", line) for line in enabled), enabled)
+        self.assertTrue(
+            all(re.search(r"tramp: ftrace_(stub_1|caller)\+0x0/", line) for line in enabled),
+            enabled)
         self.assertIn(", 0 unlike their record", self.sh("kt_sites"))
         records = self.executed(f"far-program {ROUNDS}")
         printed = trace_text.parse(self.sh("cat trace"))
         self.assertEqual(self.sh("echo nop > current_tracer"), "")
         calls = self.calls(records, FAR)
-        self.assertEqual([[self.name(r) for r in calls[cpu]] for cpu in sorted(calls)], [FAR * ROUNDS] * CPUS)
+        self.assertEqual([[self.name(r) for r in calls[cpu]] for cpu in sorted(calls)],
+                         [FAR * ROUNDS] * CPUS)
         for r in (r for cpu in calls.values() for r in cpu):
-            self.assertTrue(calls_tracer(self.kernel, r.addr, r.word), f"{self.name(r)} held {r.word:#010x}")
-        self.assertEqual([[e.func for e in printed.events if e.cpu == cpu] for cpu in range(CPUS)], [FAR * ROUNDS] * CPUS)
-        self.assertEqual(self.entered(records, r"ftrace_stub_1|ftrace_caller"), CPUS * ROUNDS * len(FAR) * (1 + (self.lab > 3)))
+            self.assertTrue(calls_tracer(self.kernel, r.addr, r.word),
+                            f"{self.name(r)} held {r.word:#010x}")
+        self.assertEqual([[e.func for e in printed.events if e.cpu == cpu] for cpu in range(CPUS)],
+                         [FAR * ROUNDS] * CPUS)
+        self.assertEqual(self.entered(records, r"ftrace_stub_1|ftrace_caller"),
+                         CPUS * ROUNDS * len(FAR) * (1 + (self.lab > 3)))
         islands = self.entered(records, r"ftrace_island_\d+_stub_\d+")
         self.assertEqual(islands > CPUS * ROUNDS * 40, self.islands)
         self.assertEqual(self.sh("kt_text"), text)
@@ -156,11 +169,13 @@ class Riscv64(FarProgram, unittest.TestCase):
     arch, lab, islands = "riscv64", 6, True
 
     def test_function_graph_takes_the_same_way(self) -> None:
-        for line in ("echo nop > current_tracer", "echo > trace", "echo far_1 far_47 > set_ftrace_filter",
+        for line in ("echo nop > current_tracer", "echo > trace",
+                     "echo far_1 far_47 > set_ftrace_filter",
                      "echo function_graph > current_tracer"):
             self.assertEqual(self.sh(line), "")
         self.executed(f"far-program {ROUNDS}")
-        self.assertEqual(len(re.findall(r" far_(?:1|47)\(\)[ ;]", self.sh("cat trace"))), 2 * CPUS * ROUNDS)
+        self.assertEqual(len(re.findall(r" far_(?:1|47)\(\)[ ;]", self.sh("cat trace"))),
+                         2 * CPUS * ROUNDS)
         self.assertEqual(self.sh("echo nop > current_tracer"), "")
 
 

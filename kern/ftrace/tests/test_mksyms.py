@@ -110,8 +110,10 @@ class Mksyms(unittest.TestCase):
                             "--defsym=_etext=0xffffffff80010000",
                             "--no-warnings", "--no-relax", "-o", str(elf), f"{elf}.o"],
                            check=True, capture_output=True)
-            text = subprocess.run(["/usr/bin/python3", str(ROOT / "kern/ftrace/tools/mksyms.py"), str(elf), "--args"],
-                                  check=True, capture_output=True, text=True).stdout
+            text = subprocess.run(
+                ["/usr/bin/python3",
+                 str(ROOT / "kern/ftrace/tools/mksyms.py"),
+                 str(elf), "--args"], check=True, capture_output=True, text=True).stdout
         return dict(re.findall(r'\.asciz "([^"\\]+)\\000([^"]*)"', text))
 
     def check(self, arch: str, symbols: dict[str, str]) -> None:

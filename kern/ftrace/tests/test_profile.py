@@ -37,7 +37,8 @@ def microseconds(ns: int) -> str:
 def row(function: str, times: list[int]) -> str:
     """The line for calls that took these numbers of nanoseconds."""
     n, total = len(times), sum(times)
-    spread = Fraction(n * sum(t * t for t in times) - total * total, n * (n - 1) * 1000) if n > 1 else 0
+    spread = Fraction(n * sum(t * t for t in times) - total * total,
+                      n * (n - 1) * 1000) if n > 1 else 0
     columns = (total, total // n, int(spread))
     return f"  {function[:30]:30}  {n:10}    " + "    ".join(map(microseconds, columns)) + "\n"
 
@@ -65,9 +66,13 @@ class OnAMachine:
     @classmethod
     def setUpClass(cls) -> None:
         image = ROOT / "build" / cls.arch / FINISHED / "Image"
-        subprocess.run([*MAKE, f"ARCH={cls.arch}", str(image.relative_to(ROOT)), f"build/{cls.arch}/initrd.cpio"], check=True)
-        config = Machine(cls.arch, smp=cls.cpus, image=image, initrd=ROOT / f"build/{cls.arch}/initrd.cpio",
-                         memory=64, icount=cls.cpus == 1)
+        subprocess.run([
+            *MAKE, f"ARCH={cls.arch}",
+            str(image.relative_to(ROOT)), f"build/{cls.arch}/initrd.cpio"
+        ], check=True)
+        config = Machine(cls.arch, smp=cls.cpus, image=image,
+                         initrd=ROOT / f"build/{cls.arch}/initrd.cpio", memory=64,
+                         icount=cls.cpus == 1)
         cls.machine = Run(config, ROOT / f"build/tests/profile-{cls.arch}-{cls.cpus}.log")
         cls.machine.__enter__()
         cls.machine.console.wait_ready(60)
@@ -90,13 +95,15 @@ class OnAMachine:
     def tearDown(self) -> None:
         for name in self.sh("ls instances").split():
             self.quiet(f"rmdir instances/{name}")
-        self.quiet("echo 0 > function_profile_enabled", "echo nop > current_tracer", "echo > set_ftrace_filter", "echo 1 > tracing_on",
-                   "echo > set_ftrace_notrace", "echo 1 > options/graph-time", "echo 1 > options/sleep-time")
+        self.quiet("echo 0 > function_profile_enabled", "echo nop > current_tracer",
+                   "echo > set_ftrace_filter", "echo 1 > tracing_on", "echo > set_ftrace_notrace",
+                   "echo 1 > options/graph-time", "echo 1 > options/sleep-time")
         self.assertEqual(self.sh("cat enabled_functions"), "")
 
     def profile(self, cpu: int) -> Profile:
         profile = Profile(self.sh(f"cat trace_stat/function{cpu}"))
-        self.assertEqual(profile.times, sorted(profile.times, reverse=True), "the longest time is first")
+        self.assertEqual(profile.times, sorted(profile.times, reverse=True),
+                         "the longest time is first")
         return profile
 
     def hits(self) -> Counter[str]:
@@ -106,9 +113,10 @@ class OnAMachine:
                         for name in set().union(*profiles)})
 
     def truth(self, pattern: str, *seeds: int, cpu: int | None = None) -> Counter[str]:
-        return Counter(call.function for seed in seeds for name, calls in expect(seed, self.cpus).contexts.items()
-                       for call in calls if re.match(pattern, call.function) and
-                       (cpu is None or name in (f"thread {cpu}", f"interrupt {cpu}")))
+        return Counter(call.function for seed in seeds
+                       for name, calls in expect(seed, self.cpus).contexts.items() for call in calls
+                       if re.match(pattern, call.function) and (
+                           cpu is None or name in (f"thread {cpu}", f"interrupt {cpu}")))
 
     def workload(self, seed: int) -> None:
         self.assertEqual(self.sh(f"workload {seed:016x}"), expect(seed, self.cpus).line + "\n")
@@ -146,7 +154,11 @@ class OnAMachine:
         self.start("wl_*")
         self.workload(SEEDS[0])
         for cpu in range(self.cpus):
-            found = {name: hits for name, (hits, _) in self.profile(cpu).items() if name not in ("wl_begin", "wl_end")}
+            found = {
+                name: hits
+                for name, (hits, _) in self.profile(cpu).items()
+                if name not in ("wl_begin", "wl_end")
+            }
             self.assertEqual(found, dict(self.truth("wl_", SEEDS[0], cpu=cpu)))
         self.assertEqual(self.hits(), self.truth("wl_", SEEDS[0]))
 
@@ -160,14 +172,19 @@ class OnAMachine:
         checked = 0
         for cpu in range(self.cpus):
             rows = {line[2:32].rstrip(): line for line in self.profile(cpu).rows}
-            self.assertEqual({n: len(t) for n, t in times[cpu].items()}, {n: p[0] for n, p in self.profile(cpu).items()})
+            self.assertEqual({n: len(t)
+                              for n, t in times[cpu].items()},
+                             {n: p[0]
+                              for n, p in self.profile(cpu).items()})
             for name in set(rows) - rounded:
                 self.assertEqual(rows[name], row(name, times[cpu][name]))
                 checked += 1
         self.assertGreater(checked, 20)
         self.quiet("echo 1 > tracing_on")
-        self.assertEqual(sum((Counter({n: len(t) for n, t in by_name.items()}) for by_name in times.values()), Counter()),
-                         self.truth("wl_", SEEDS[1]))
+        self.assertEqual(
+            sum((Counter({n: len(t)
+                          for n, t in by_name.items()}) for by_name in times.values()), Counter()),
+            self.truth("wl_", SEEDS[1]))
 
     def test_a_caller_s_time_has_its_callees(self) -> None:
         self.start("app_main_sha256 sha256_file sha256_rounds")
@@ -206,17 +223,24 @@ class OnAMachine:
             self.quiet(f"echo {sleeps} > options/sleep-time")
             self.start("app_main_sleep")
             self.quiet("sleep 1", "echo 0 > function_profile_enabled")
-            time = sum(self.profile(cpu).get("app_main_sleep", (0, 0))[1] for cpu in range(self.cpus))
+            time = sum(
+                self.profile(cpu).get("app_main_sleep", (0, 0))[1] for cpu in range(self.cpus))
             self.assertTrue(1000000 <= time if sleeps else 0 < time < 500000, f"{time} us")
 
     def test_a_call_counts_where_it_began(self) -> None:
         """A call is counted on one CPU, wherever it ends: no CPU has times without hits."""
         if self.cpus == 1:
             return
-        for last in (1, 2):  # the first call begins on any CPU and ends on CPU 0, the second begins on CPU 0 and ends on this one
+        # the first call begins on any CPU and ends on CPU 0, the second begins on CPU 0 and ends on
+        # this one
+        for last in (1, 2):
             self.start("set_cpu_affinity")
-            self.quiet(f"taskset -c 0 taskset -c {last} echo -n", "echo 0 > function_profile_enabled")
-            rows = [profile["set_cpu_affinity"] for cpu in range(self.cpus) if (profile := self.profile(cpu))]
+            self.quiet(f"taskset -c 0 taskset -c {last} echo -n",
+                       "echo 0 > function_profile_enabled")
+            rows = [
+                profile["set_cpu_affinity"] for cpu in range(self.cpus)
+                if (profile := self.profile(cpu))
+            ]
             self.assertEqual(sum(hits for hits, _ in rows), 2)
             self.assertTrue(all(hits and time for hits, time in rows), rows)
 
@@ -230,7 +254,9 @@ class OnAMachine:
         self.assertEqual((rows[0][1].rstrip(), int(rows[0][2])), ("app_main_sleep", 2))
         total, spread = float(rows[0][3]), float(rows[0][5])
         self.assertTrue(7e6 <= total < 14e6, total)
-        apart = (2 * spread) ** 0.5  # one call is so much longer than the other: by all of the time, less twice what is over seven seconds
+        # one call is so much longer than the other: by all of the time, less twice what is over
+        # seven seconds
+        apart = (2 * spread) ** 0.5
         self.assertTrue(0.999 * (14e6 - total) <= apart <= 1.001 * total, (total, apart))
 
     # ---- on and off, and its filter
@@ -273,7 +299,8 @@ class OnAMachine:
             self.assertIn(f"({error})", self.sh(f"echo {text} > function_profile_enabled"))
             self.assertEqual(self.sh("cat function_profile_enabled"), "0\n")
         self.quiet("echo wl_leaf_elm > set_ftrace_filter", "echo 2 > function_profile_enabled")
-        self.assertEqual(self.sh("cat function_profile_enabled"), "1\n", "as Linux: any number but 0")
+        self.assertEqual(self.sh("cat function_profile_enabled"), "1\n",
+                         "as Linux: any number but 0")
 
     def test_no_room_for_one_user_more(self) -> None:
         self.quiet("echo wl_leaf_elm > set_ftrace_filter")
@@ -285,8 +312,10 @@ class OnAMachine:
         self.assertEqual(self.sh("cat function_profile_enabled"), "0\n")
 
     def test_no_memory(self) -> None:
-        """Without memory it prints the reason and counts nothing; with enough memory it works the next time."""
-        self.machine.__exit__(None, None, None)  # a fresh machine: the tables are kept once they are made
+        """Without memory it prints the reason and counts nothing; with enough memory it works the
+        next time."""
+        # a fresh machine: the tables are kept once they are made
+        self.machine.__exit__(None, None, None)
         type(self).setUpClass()
         self.quiet("echo 'wl_leaf_*' > set_ftrace_filter", "echo 4 > buffer_size_kb")
         made = 0
@@ -298,8 +327,9 @@ class OnAMachine:
                 while not self.sh(f"echo {size + step} > instances/i{n}/buffer_size_kb"):
                     size += step
         said = self.sh("echo 1 > function_profile_enabled")
-        self.assertRegex(said, r"function_profile_enabled: (no memory for \d+ bytes for each CPU|"
-                               r"function_graph cannot take another user: Cannot allocate memory)\n.*\(ENOMEM\)")
+        self.assertRegex(
+            said, r"function_profile_enabled: (no memory for \d+ bytes for each CPU|"
+            r"function_graph cannot take another user: Cannot allocate memory)\n.*\(ENOMEM\)")
         self.quiet(*(f"rmdir instances/i{n}" for n in range(made)))
         self.assertEqual(self.sh("cat function_profile_enabled"), "0\n")
         self.assertEqual(self.sh("cat trace_stat/function0"), HEADER)

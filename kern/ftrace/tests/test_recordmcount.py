@@ -1,4 +1,5 @@
-"""recordmcount: the table that it writes, and its messages about faulty files. Built with ASan and UBSan."""
+"""recordmcount: the table that it writes, and its messages about faulty files. Built with ASan and
+UBSan."""
 import random
 import re
 import subprocess
@@ -17,7 +18,8 @@ ENDS = ".globl _text, _etext, __ftrace_text_start, __ftrace_text_end\n"
 
 def entry_source(arch: str, site: str = "nop", where: str = "{f}") -> str:
     """Three functions with patchable entries, as the compiler leaves them."""
-    text = ENDS + ".text\n_text:\n__ftrace_text_start: nop\nftrace_stubs: nop\n__ftrace_text_end: nop\n"
+    text = (ENDS +
+            ".text\n_text:\n__ftrace_text_start: nop\nftrace_stubs: nop\n__ftrace_text_end: nop\n")
     table = '.section __patchable_function_entries,"a"\n.balign 8\n'
     for name in ("first", "second", "third"):
         text += f".globl {name}\n{name}:\n" + f"\t{site}\n" * NOPS[arch] + "\tret\n"
@@ -28,17 +30,29 @@ def entry_source(arch: str, site: str = "nop", where: str = "{f}") -> str:
 
 def mcount_source(arch: str) -> str:
     call = "call _mcount" if arch == "riscv64" else "bl _mcount"
-    return (ENDS + ".globl _mcount\n.text\n_text:\n__ftrace_text_start:\n_mcount: ret\n__ftrace_text_end: nop\n"
-            f"first:\n\tnop\n\t{call}\n\tret\nsecond:\n\t{call}\n\tret\n_etext: nop\n")
+    return (
+        ENDS +
+        ".globl _mcount\n.text\n_text:\n__ftrace_text_start:\n_mcount: ret\n__ftrace_text_end: "
+        "nop\n"
+        f"first:\n\tnop\n\t{call}\n\tret\nsecond:\n\t{call}\n\tret\n_etext: nop\n")
 
 
-def far_source(islands: list[int], sites: list[int], arch: str = "riscv64", island_size: int = 396) -> str:
+def far_source(islands: list[int], sites: list[int], arch: str = "riscv64",
+               island_size: int = 396) -> str:
     """A tracer of 32 KiB with its stubs in it, islands and sites, at these offsets from _text."""
-    text = ENDS + ".text\n_text:\n__ftrace_text_start: nop\nftrace_stubs: nop\n.org 0x8000\n__ftrace_text_end: nop\n"
-    for at, what in sorted([(at, f"island_{n}") for n, at in enumerate(islands, 1)] + [(at, "site") for at in sites]):
+    text = (
+        ENDS +
+        ".text\n_text:\n__ftrace_text_start: nop\nftrace_stubs: nop\n.org "
+        "0x8000\n__ftrace_text_end: nop\n"
+    )
+    for at, what in sorted([(at, f"island_{n}")
+                            for n, at in enumerate(islands, 1)] + [(at, "site") for at in sites]):
         text += f".org {at:#x}\n"
         if what != "site":
-            text += f".globl ftrace_{what}, ftrace_{what}_end\nftrace_{what}: .zero {island_size}\nftrace_{what}_end: nop\n"
+            text += (
+                f".globl ftrace_{what}, ftrace_{what}_end\nftrace_{what}: .zero "
+                f"{island_size}\nftrace_{what}_end: nop\n"
+            )
         else:
             text += "\tnop\n" * NOPS[arch]
     return text + '_etext: nop\n.section __patchable_function_entries,"a"\n.balign 8\n' + "".join(
@@ -50,8 +64,10 @@ class Recordmcount(unittest.TestCase):
     def setUpClass(cls) -> None:
         cls.directory = Path(tempfile.mkdtemp(prefix="recordmcount"))
         cls.tool = cls.directory / "recordmcount"
-        subprocess.run(["gcc", "-std=gnu11", "-g", "-O1", "-fsanitize=address,undefined", "-fno-sanitize-recover=all",
-                        "-o", cls.tool, ROOT / "kern/ftrace/tools/recordmcount.c"], check=True)
+        subprocess.run([
+            "gcc", "-std=gnu11", "-g", "-O1", "-fsanitize=address,undefined",
+            "-fno-sanitize-recover=all", "-o", cls.tool, ROOT / "kern/ftrace/tools/recordmcount.c"
+        ], check=True)
 
     @classmethod
     def tearDownClass(cls) -> None:
@@ -61,8 +77,9 @@ class Recordmcount(unittest.TestCase):
         asm, obj, elf = (self.directory / f"k.{s}" for s in ("s", "o", "elf"))
         asm.write_text(source)
         subprocess.run([CROSS[arch] + "as", *FLAGS[arch], "-o", obj, asm], check=True)
-        subprocess.run([CROSS[arch] + "ld", *LD[arch], f"-Ttext={BASE:#x}", "-e", "_text", "-o", elf, obj],
-                       check=True, stderr=subprocess.DEVNULL)
+        subprocess.run(
+            [CROSS[arch] + "ld", *LD[arch], f"-Ttext={BASE:#x}", "-e", "_text", "-o", elf, obj],
+            check=True, stderr=subprocess.DEVNULL)
         return elf
 
     def run_tool(self, path: Path) -> subprocess.CompletedProcess[str]:
@@ -97,8 +114,10 @@ class Recordmcount(unittest.TestCase):
         for arch, last in (("riscv64", 4), ("arm64", 0)):
             with self.subTest(arch=arch):
                 elf = self.link(arch, mcount_source(arch))
-                self.assertEqual(self.offsets(elf), [self.address(elf, arch, "first") - BASE + 4 + last,
-                                                     self.address(elf, arch, "second") - BASE + last])
+                self.assertEqual(self.offsets(elf), [
+                    self.address(elf, arch, "first") - BASE + 4 + last,
+                    self.address(elf, arch, "second") - BASE + last
+                ])
 
     def test_a_site_without_its_nop_is_refused(self) -> None:
         for arch in CROSS:
@@ -106,10 +125,12 @@ class Recordmcount(unittest.TestCase):
                 self.refused(self.link(arch, entry_source(arch, site="ret")), "does not hold a nop")
 
     def test_a_misaligned_site_is_refused(self) -> None:
-        self.refused(self.link("arm64", entry_source("arm64", where="{f} + 2")), "not 4-byte aligned")
+        self.refused(self.link("arm64", entry_source("arm64", where="{f} + 2")),
+                     "not 4-byte aligned")
 
     def test_a_site_outside_of_text_is_refused(self) -> None:
-        self.refused(self.link("arm64", entry_source("arm64", where="{f} + 0x100000")), "is not in .text")
+        self.refused(self.link("arm64", entry_source("arm64", where="{f} + 0x100000")),
+                     "is not in .text")
 
     def test_a_site_that_is_there_twice_is_refused(self) -> None:
         self.refused(self.link("arm64", entry_source("arm64", where="first")), "is there twice")
@@ -163,8 +184,9 @@ class Recordmcount(unittest.TestCase):
         site = 0x300000
         for start, reached in ((site + 0x100000 - 4 - 396, True), (site + 0x100000 - 396, False)):
             with self.subTest(start=f"{start:#x}"):
-                self.assertEqual(self.far(self.link("riscv64", far_source([start], [0x8010, site]))),
-                                 [] if reached else [site])
+                self.assertEqual(
+                    self.far(self.link("riscv64", far_source([start], [0x8010, site]))),
+                    [] if reached else [site])
 
     def test_a_kernel_that_patches_nothing_has_all_in_reach(self) -> None:
         source = far_source([], [0x8010, 0x900000]).replace("ftrace_stubs:", "mcount_trace:")

@@ -1,7 +1,9 @@
-"""A ring buffer's reader against its writer, on a booted kernel: each is stopped before its loads and stores, while the other goes on.
+"""A ring buffer's reader against its writer, on a booted kernel: each is stopped before its loads
+and stores, while the other goes on.
 
-The kernel itself checks that every event is read once and in order, and that all are accounted for (ring_steps_kt.c). This file
-forces the order: one of the two runs up to a step, the other runs to its end, then the first continues. Neither may wait for the other.
+The kernel itself checks that every event is read once and in order, and that all are accounted for
+(ring_steps_kt.c). This file forces the order: one of the two runs up to a step, the other runs to
+its end, then the first continues. Neither may wait for the other.
 """
 import os
 import subprocess
@@ -17,13 +19,15 @@ from grading.truth import truth
 from qemu.machine import FINISHED, ROOT, Machine
 
 LOADS = {"riscv64": ("ld", "lw", "lbu", "lhu", "lr."), "arm64": ("ld",)}
-EVERY = int(os.environ.get("EVERY", "24"))  # they are stopped before one of this many steps; make soak: 1
+# they are stopped before one of this many steps; make soak: 1
+EVERY = int(os.environ.get("EVERY", "24"))
 AGAIN = 3  # one instruction counts as a step of its own this many times
-# The reader, the mode of a full buffer, the writer; events written before, events read before, events written meanwhile. A page has
-# 145 events, the buffer two pages.
+# The reader, the mode of a full buffer, the writer; events written before, events read before,
+# events written meanwhile. A page has 145 events, the buffer two pages.
 SCENARIOS = (
     "pipe overwrite thread 0 0 2",  # the very first events
-    "pipe overwrite thread 144 142 2",  # the reader is in the writer's page, which the writer leaves
+    # the reader is in the writer's page, which the writer leaves
+    "pipe overwrite thread 144 142 2",
     "pipe overwrite thread 289 0 2",  # the writer overwrites the page that the reader takes
     "pipe stop thread 289 0 2",  # there is room if the reader takes it first
     "pipe overwrite thread 289 143 2",  # the writer finds the slot that the reader has left
@@ -59,17 +63,24 @@ class OnAMachine:
     @classmethod
     def setUpClass(cls) -> None:
         directory = ROOT / "build" / cls.arch / f"{FINISHED}-tests"
-        subprocess.run(["make", "--no-print-directory", "-s", "-C", str(ROOT), f"ARCH={cls.arch}", "TESTS=1",
-                        *(str((directory / name).relative_to(ROOT)) for name in ("Image", "callsite.map"))], check=True)
+        subprocess.run([
+            "make", "--no-print-directory", "-s", "-C",
+            str(ROOT), f"ARCH={cls.arch}", "TESTS=1", *(str((directory / name).relative_to(ROOT))
+                                                        for name in ("Image", "callsite.map"))
+        ], check=True)
         cls.kernel = kernel = Kernel(directory / "callsite.elf", cls.arch)
-        cls.writer, cls.reader = (Side(name, cpu, kernel.symbol(name), frozenset(kernel.exits(name)))
+        cls.writer, cls.reader = (Side(name, cpu, kernel.symbol(name),
+                                       frozenset(kernel.exits(name)))
                                   for name, cpu in (("ring_writer", 1), ("ring_read", 0)))
-        cls.steps = stepping(kernel, ["kern/ftrace/ring/ring_buffer.c", "kern/ftrace/tests/ring_steps_kt.c"], LOADS[cls.arch])
+        cls.steps = stepping(
+            kernel, ["kern/ftrace/ring/ring_buffer.c", "kern/ftrace/tests/ring_steps_kt.c"],
+            LOADS[cls.arch])
         machine = Machine(cls.arch, 2, image=directory / "Image")
         config = truth.config(kernel, machine, (), "kt_ring")
         for address in cls.steps:
             config.add("hit", address)
-        cls.run_ = cls.enterClassContext(Run(machine, ROOT / f"build/tests/ring-steps-{cls.arch}.log", config))
+        cls.run_ = cls.enterClassContext(
+            Run(machine, ROOT / f"build/tests/ring-steps-{cls.arch}.log", config))
         cls.run_.console.wait_ready(60)
 
     def line_up(self, cpus: Cpus) -> bool:
@@ -83,8 +94,10 @@ class OnAMachine:
             cpus.go(side.cpu)
             reached = cpus.reach({place, *side.ends} - {0})
             where = " and ".join(self.kernel.name_at(cpus.pc(cpu)) for cpu in sorted(cpus.all))
-            self.assertEqual(reached, side.cpu, f"{side.name} does not come to its end: the CPUs are at {where}")
-        self.assertTrue(not place or cpus.pc(side.cpu) == place, f"{side.name} did not come to {self.kernel.name_at(place)}")
+            self.assertEqual(reached, side.cpu,
+                             f"{side.name} does not come to its end: the CPUs are at {where}")
+        self.assertTrue(not place or cpus.pc(side.cpu) == place,
+                        f"{side.name} did not come to {self.kernel.name_at(place)}")
 
     def one(self, cpus: Cpus, step: Step) -> None:
         first, other = step.first, self.writer if step.first is self.reader else self.reader
@@ -106,8 +119,10 @@ class OnAMachine:
             cpus.go(*cpus.all)
         said = console.wait_ready(60)
         last = steps[max(done - 1, 0)]
-        self.assertIn("1 passed, 0 failed", said, f"the other went on while {last.first.name} was in front of "
-                      f"{self.kernel.name_at(last.address)}, time {last.nth}")
+        self.assertIn(
+            "1 passed, 0 failed", said,
+            f"the other went on while {last.first.name} was in front of "
+            f"{self.kernel.name_at(last.address)}, time {last.nth}")
         self.assertEqual(done, len(steps))
 
     def alone(self, side: Side) -> list[Step]:
@@ -119,16 +134,22 @@ class OnAMachine:
             first = observer.written()
             with observer.recording():
                 self.to(cpus, side)
-            steps = [r.addr for r in observer.records(first) if r.kind == Kind.HIT and r.vcpu == side.cpu]
+            steps = [
+                r.addr for r in observer.records(first) if r.kind == Kind.HIT and r.vcpu == side.cpu
+            ]
             cpus.go(*cpus.all)
         self.assertIn("1 passed, 0 failed", self.run_.console.wait_ready(60))
-        return [Step(side, at, steps[:n].count(at) + 1) for n, at in enumerate(steps) if steps[:n].count(at) < AGAIN]
+        return [
+            Step(side, at, steps[:n].count(at) + 1) for n, at in enumerate(steps)
+            if steps[:n].count(at) < AGAIN
+        ]
 
     def test_whoever_stands_where(self) -> None:
         for number, scenario in enumerate(SCENARIOS):
             with self.subTest(scenario=scenario):
                 self.line = f"taskset -c {self.reader.cpu} kt_ring {scenario}"
-                steps = self.alone(self.reader) + ([] if "irq" in scenario else self.alone(self.writer))
+                steps = self.alone(
+                    self.reader) + ([] if "irq" in scenario else self.alone(self.writer))
                 self.assertGreater(len(steps), 50)
                 self.play(steps[number % EVERY::EVERY])
 

@@ -1,4 +1,5 @@
-"""Stacks on a booted kernel: func_stack_trace, the stack tracer, `ps -s`, with graph tracing on and off.
+"""Stacks on a booted kernel: func_stack_trace, the stack tracer, `ps -s`, with graph tracing on and
+off.
 
 The expected stack follows from the commands that are typed: each call of the
 chain, in order, and never the address that function_graph put in its place.
@@ -14,13 +15,18 @@ from qemu.machine import FINISHED, ROOT, Machine
 MAKE = ["make", "--no-print-directory", "-s", "-C", str(ROOT)]
 SWITCH = "/proc/sys/kernel/stack_tracer_enabled"
 # A program that sleeps, from the tracer's first function to the thread's first instruction.
-SLEEPER = ["sleep_ns", "app_main_sleep", "app_run", "shell_run_words", "thread_start", "thread_start_asm"]
-SHELL = ["ps_main", "shell_run_words", "shell_run_line", "shell_main", "thread_start", "thread_start_asm"]
+SLEEPER = [
+    "sleep_ns", "app_main_sleep", "app_run", "shell_run_words", "thread_start", "thread_start_asm"
+]
+SHELL = [
+    "ps_main", "shell_run_words", "shell_run_line", "shell_main", "thread_start", "thread_start_asm"
+]
 ROW = re.compile(r"^ *(\d+)\) +(\d+) +(\d+)   (\w+)\S*$", re.M)
 
 
 # The functions that return_to_handler may call, or that may interrupt it.
-IN_THE_HANDLER = ("ftrace_return_to_handler", "ftrace_graph_return", "trace_graph_direct_return", "exception_vector")
+IN_THE_HANDLER = ("ftrace_return_to_handler", "ftrace_graph_return", "trace_graph_direct_return",
+                  "exception_vector")
 
 
 class Stacks:
@@ -33,8 +39,12 @@ class Stacks:
     @classmethod
     def setUpClass(cls) -> None:
         image = ROOT / "build" / cls.arch / FINISHED / "Image"
-        subprocess.run([*MAKE, f"ARCH={cls.arch}", str(image.relative_to(ROOT)), f"build/{cls.arch}/initrd.cpio"], check=True)
-        config = Machine(cls.arch, smp=cls.smp, image=image, initrd=ROOT / f"build/{cls.arch}/initrd.cpio", append="stacktrace")
+        subprocess.run([
+            *MAKE, f"ARCH={cls.arch}",
+            str(image.relative_to(ROOT)), f"build/{cls.arch}/initrd.cpio"
+        ], check=True)
+        config = Machine(cls.arch, smp=cls.smp, image=image,
+                         initrd=ROOT / f"build/{cls.arch}/initrd.cpio", append="stacktrace")
         cls.machine = Run(config, ROOT / f"build/tests/stack-{cls.arch}-{cls.smp}.log")
         cls.machine.__enter__()
         cls.machine.console.wait_ready(60)
@@ -50,16 +60,21 @@ class Stacks:
 
     def setUp(self) -> None:
         for line in ("echo nop > current_tracer", "echo nop > instances/g/current_tracer",
-                     "echo nop > instances/h/current_tracer", "echo > set_ftrace_filter", f"echo 0 > {SWITCH}",
-                     "echo > stack_trace_filter", "echo 0 > stack_max_size", "echo > trace"):
+                     "echo nop > instances/h/current_tracer", "echo > set_ftrace_filter",
+                     f"echo 0 > {SWITCH}", "echo > stack_trace_filter", "echo 0 > stack_max_size",
+                     "echo > trace"):
             self.assertEqual(self.sh(line), "")
 
     def graph(self) -> None:
         """Two users of function_graph, all functions."""
-        self.sh("echo function_graph > instances/g/current_tracer; echo function_graph > instances/h/current_tracer")
+        self.sh(
+            "echo function_graph > instances/g/current_tracer; echo function_graph > "
+            "instances/h/current_tracer"
+        )
 
     def has_chain(self, text: str, chain: list[str], pattern: str) -> None:
-        """The names that @pattern finds contain the chain without gaps, and no address of the tracer."""
+        """The names that @pattern finds contain the chain without gaps, and no address of the
+        tracer."""
         names = re.findall(pattern, text, re.M)
         self.assertIn(" ".join(chain), " ".join(names), text[-1500:])
         self.assertNotIn("return_to_handler", text)
@@ -73,12 +88,14 @@ class Stacks:
         text = self.sh("cat trace")
         lines = [line for line in text.splitlines() if not line.startswith("#")]
         self.assertRegex(lines[0], r": sleep_ns <-app_main_sleep$")
-        self.assertRegex(lines[1], r"^ +sleep-\d+ +\[\d{3}\] \.[.N]\.{3} +\d+\.\d{6}: <stack trace>$")
+        self.assertRegex(lines[1],
+                         r"^ +sleep-\d+ +\[\d{3}\] \.[.N]\.{3} +\d+\.\d{6}: <stack trace>$")
         self.assertEqual(lines[2:], [f" => {name}" for name in SLEEPER])
 
     def test_func_stack_trace(self) -> None:
         self.stack_behind_events()
-        self.assertNotIn("func_stack_trace", self.sh("echo nop > current_tracer; cat trace_options"))
+        self.assertNotIn("func_stack_trace",
+                         self.sh("echo nop > current_tracer; cat trace_options"))
 
     def test_func_stack_trace_under_graph(self) -> None:
         self.graph()
@@ -97,7 +114,8 @@ class Stacks:
             self.assertIn("trap_interrupt exception_vector", " ".join(names))
             self.assertIn(names[-1], ("thread_start_asm", "kernel_main", "secondary_main"))
             for callee, name in zip(names, names[1:]):
-                if name == "return_to_handler":  # the interrupt came inside it: this is no unresolved return address
+                # the interrupt came inside it: this is no unresolved return address
+                if name == "return_to_handler":
                     self.assertIn(callee, IN_THE_HANDLER, stack)
 
     def sleeping_stack(self) -> None:
@@ -129,8 +147,10 @@ class Stacks:
         self.sh(f"echo 0 > {SWITCH}")
         text = self.sh("cat stack_trace")
         rows = [(int(n), int(depth), int(size), name) for n, depth, size, name in ROW.findall(text)]
-        self.assertEqual(text.splitlines()[:2], [f"        Depth    Size   Location    ({len(rows)} entries)",
-                                                 "        -----    ----   --------"])
+        self.assertEqual(text.splitlines()[:2], [
+            f"        Depth    Size   Location    ({len(rows)} entries)",
+            "        -----    ----   --------"
+        ])
         self.assertEqual([row[0] for row in rows], list(range(len(rows))))
         self.assertEqual(rows[0][1], int(self.sh("cat stack_max_size")))
         for row, caller in zip(rows, rows[1:]):
@@ -138,7 +158,8 @@ class Stacks:
         self.assertTrue(all(row[2] >= 0 for row in rows), text)
         self.assertGreater(rows[0][1], 1000)
         self.assertIn(rows[-1][3], ("thread_start_asm", "kernel_main", "secondary_main"), text)
-        # An interrupt may come inside the tracer, so its frames may be there; but return_to_handler may not be shown as a caller.
+        # An interrupt may come inside the tracer, so its frames may be there; but return_to_handler
+        # may not be shown as a caller.
         self.assertNotIn("return_to_handler+0x0/", text)
 
     def test_stack_tracer(self) -> None:
@@ -152,7 +173,9 @@ class Stacks:
         self.sh("echo sleep_ns > stack_trace_filter")
         self.assertEqual(self.sh("cat stack_trace_filter"), "sleep_ns\n")
         self.sh(f"echo 1 > {SWITCH}")
-        self.assertEqual([line.split()[0] for line in self.sh("cat enabled_functions").splitlines()], ["sleep_ns"])
+        self.assertEqual(
+            [line.split()[0] for line in self.sh("cat enabled_functions").splitlines()],
+            ["sleep_ns"])
         self.sh("sleep 0.05")
         names = [row[3] for row in ROW.findall(self.sh("cat stack_trace"))]
         self.assertEqual(names, SLEEPER)

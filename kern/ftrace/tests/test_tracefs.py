@@ -15,9 +15,12 @@ from qemu.machine import FINISHED, ROOT, Machine
 GOLDEN = Path(__file__).resolve().parent / "golden"
 MAKE = ["make", "--no-print-directory", "-s", "-C", str(ROOT)]
 HEADER_LINES = 12
-EVENT = re.compile(r"^ *(?P<comm>\S+)-(?P<pid>\d+) +\[(?P<cpu>\d{3})\] (?P<flags>[.dDbNnpHhsZz0-9a-f]{5}) +"
-                   r"(?P<time>\d+\.\d{6}): (?P<text>.*)$")
-IN_A_THREAD = r"\.[.N]\.\.\."  # flags; N: an interrupt came inside the tracer, and asked for a switch, which is put off until the tracer's end
+EVENT = re.compile(
+    r"^ *(?P<comm>\S+)-(?P<pid>\d+) +\[(?P<cpu>\d{3})\] (?P<flags>[.dDbNnpHhsZz0-9a-f]{5}) +"
+    r"(?P<time>\d+\.\d{6}): (?P<text>.*)$")
+# flags; N: an interrupt came inside the tracer, and asked for a switch, which is put off until the
+# tracer's end
+IN_A_THREAD = r"\.[.N]\.\.\."
 
 
 def pattern(golden: str) -> re.Pattern[str]:
@@ -34,8 +37,12 @@ class OnAMachine:
     @classmethod
     def setUpClass(cls) -> None:
         image = ROOT / "build" / cls.arch / FINISHED / "Image"
-        subprocess.run([*MAKE, f"ARCH={cls.arch}", str(image.relative_to(ROOT)), f"build/{cls.arch}/initrd.cpio"], check=True)
-        config = Machine(cls.arch, smp=2, image=image, initrd=ROOT / f"build/{cls.arch}/initrd.cpio")
+        subprocess.run([
+            *MAKE, f"ARCH={cls.arch}",
+            str(image.relative_to(ROOT)), f"build/{cls.arch}/initrd.cpio"
+        ], check=True)
+        config = Machine(cls.arch, smp=2, image=image,
+                         initrd=ROOT / f"build/{cls.arch}/initrd.cpio")
         cls.machine = Run(config, ROOT / f"build/tests/tracefs-{cls.arch}.log")
         cls.machine.__enter__()
         cls.machine.console.wait_ready(60)
@@ -181,7 +188,8 @@ class OnAMachine:
         self.sh("echo hello > trace_marker")
         self.sh("echo there >> trace_marker")
         events = self.events(self.sh("cat trace"))
-        self.assertEqual([e["text"] for e in events], ["tracing_mark_write: hello", "tracing_mark_write: there"])
+        self.assertEqual([e["text"] for e in events],
+                         ["tracing_mark_write: hello", "tracing_mark_write: there"])
         self.sh("echo 0 > tracing_on")
         self.assertNotEqual(self.sh("echo no > trace_marker"), "")
         self.assertEqual(len(self.events(self.sh("cat trace"))), 2)
@@ -192,19 +200,25 @@ class OnAMachine:
             self.assertIn(f"[{clock}]", self.sh("cat trace_clock"))
             self.sh("echo tick > trace_marker")
             line = self.sh("cat trace").splitlines()[-1]
-            time = r" {12}1" if clock == "counter" else r" +\d+" if clock == "uptime" else r" +\d+\.\d{6}"
+            time = (r" {12}1"
+                    if clock == "counter" else r" +\d+" if clock == "uptime" else r" +\d+\.\d{6}")
             self.assertRegex(line, rf"\] {IN_A_THREAD}{time}: tracing_mark_write: tick$")
 
     def test_options(self) -> None:
         self.trace_one()
         place = r"\w+\+0x[0-9a-f]+/0x[0-9a-f]+"
-        for option, line in (("noprint-parent", r": sleep_ns"), ("print-parent", r": sleep_ns <-\w+"),
-                             ("sym-offset", rf": {place} <-{place}"), ("nosym-offset", r": sleep_ns <-\w+"),
+        for option, line in (("noprint-parent", r": sleep_ns"), ("print-parent",
+                                                                 r": sleep_ns <-\w+"),
+                             ("sym-offset", rf": {place} <-{place}"), ("nosym-offset",
+                                                                       r": sleep_ns <-\w+"),
                              ("sym-addr", r": sleep_ns <[0-9a-f]{16}> <-\w+ <[0-9a-f]{16}>"),
-                             ("nosym-addr", r": sleep_ns <-\w+"),
-                             ("noirq-info", r" \[00\d\]  +\d+\.\d{6}: sleep_ns <-\w+"),
-                             ("irq-info", rf" \[00\d\] {IN_A_THREAD}  +\d+\.\d{{6}}: sleep_ns <-\w+"),
-                             ("nocontext-info", r"sleep_ns <-\w+"), ("context-info", r": sleep_ns <-\w+")):
+                             ("nosym-addr",
+                              r": sleep_ns <-\w+"), ("noirq-info",
+                                                     r" \[00\d\]  +\d+\.\d{6}: sleep_ns <-\w+"),
+                             ("irq-info",
+                              rf" \[00\d\] {IN_A_THREAD}  +\d+\.\d{{6}}: sleep_ns <-\w+"),
+                             ("nocontext-info", r"sleep_ns <-\w+"), ("context-info",
+                                                                     r": sleep_ns <-\w+")):
             self.assertEqual(self.sh(f"echo {option} > trace_options"), "")
             self.assertIn(option, self.sh("cat trace_options").splitlines())
             text = self.sh("cat trace").splitlines()[-1]
@@ -215,7 +229,8 @@ class OnAMachine:
             self.assertEqual(self.sh(f"echo {kb} > buffer_size_kb"), "")
             self.assertEqual(self.sh("cat buffer_size_kb"), f"{shown}\n")
             self.assertEqual(self.sh("cat buffer_total_size_kb"), f"{2 * shown}\n")
-        for kb, why in ((0, "at least 1 KiB"), (1 << 20, "no memory"), ((1 << 20) + 1, "at most 1 GiB"), (1 << 60, "at most 1 GiB")):
+        for kb, why in ((0, "at least 1 KiB"), (1 << 20, "no memory"),
+                        ((1 << 20) + 1, "at most 1 GiB"), (1 << 60, "at most 1 GiB")):
             self.assertIn(why, self.sh(f"echo {kb} > buffer_size_kb"))
         self.assertEqual(self.sh("cat buffer_size_kb"), "1410\n")
 
@@ -225,9 +240,11 @@ class OnAMachine:
             self.assertEqual(self.sh("cat tracing_on"), f"{shown}\n")
 
     def test_refusals(self) -> None:
-        for line in ("echo nothing > current_tracer", "echo x > tracing_on", "echo -1 > tracing_on", "echo ' 1' > tracing_on",
-                     "echo 0 > buffer_size_kb", "echo lots > buffer_size_kb", "echo 99999999999 > buffer_size_kb",
-                     "echo sundial > trace_clock", "echo 2 > options/overwrite", "echo nosuch > trace_options"):
+        for line in ("echo nothing > current_tracer", "echo x > tracing_on", "echo -1 > tracing_on",
+                     "echo ' 1' > tracing_on", "echo 0 > buffer_size_kb",
+                     "echo lots > buffer_size_kb", "echo 99999999999 > buffer_size_kb",
+                     "echo sundial > trace_clock", "echo 2 > options/overwrite",
+                     "echo nosuch > trace_options"):
             said = self.sh(line)
             self.assertIn(line.split()[-1].rsplit("/", maxsplit=1)[-1], said, f"{line}: {said!r}")
         self.assertEqual(self.sh("cat tracing_on"), "1\n")

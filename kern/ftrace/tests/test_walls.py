@@ -1,4 +1,5 @@
-"""A handed-in file is compiled within walls: the files that the compiler sees and writes, its limits, and the messages."""
+"""A handed-in file is compiled within walls: the files that the compiler sees and writes, its
+limits, and the messages."""
 import contextlib
 import dataclasses
 import os
@@ -26,8 +27,12 @@ class Compile(unittest.TestCase):
 
     def compile(self, text: str, *words: str) -> subprocess.CompletedProcess[str]:
         self.source.write_text(text)
-        return subprocess.run([sys.executable, COMPILE, str(self.source.parent), "--", "gcc", *words, "-c", "-o", str(self.object), str(self.source)],
-                              capture_output=True, text=True, check=False, timeout=600)
+        return subprocess.run([
+            sys.executable, COMPILE,
+            str(self.source.parent), "--", "gcc", *words, "-c", "-o",
+            str(self.object),
+            str(self.source)
+        ], capture_output=True, text=True, check=False, timeout=600)
 
     def stopped(self, text: str, sentence: str, *words: str) -> None:
         done = self.compile(text, *words)
@@ -35,7 +40,9 @@ class Compile(unittest.TestCase):
         self.assertIn(f"build failure: {self.source}: ", done.stderr)
         self.assertIn(sentence, done.stderr)
         self.assertNotIn("Traceback", done.stderr)
-        self.assertLessEqual({path.name for path in self.folder.iterdir()}, {"seen", "secret", "secret.h"}, "something is left behind")
+        self.assertLessEqual({path.name
+                              for path in self.folder.iterdir()}, {"seen", "secret", "secret.h"},
+                             "something is left behind")
 
     def test_the_object_and_what_it_depends_on(self) -> None:
         (self.source.parent / "other.h").write_text("#define ZERO 0\n")
@@ -43,11 +50,15 @@ class Compile(unittest.TestCase):
         self.assertEqual((done.returncode, done.stdout, done.stderr), (0, "", ""))
         self.assertTrue(self.object.read_bytes().startswith(b"\x7fELF"))
         depends = self.object.with_suffix(".d").read_text().replace("\\\n", "")
-        self.assertEqual(depends.split()[:3], [f"{self.object}:", str(self.source), str(self.source.parent / "other.h")])
+        self.assertEqual(depends.split()[:3],
+                         [f"{self.object}:",
+                          str(self.source),
+                          str(self.source.parent / "other.h")])
 
     def test_it_sees_no_other_file(self) -> None:
         (self.folder / "secret").write_text("secret\n")
-        for path in ("/etc/passwd", "/dev/zero", "/proc/self/environ", self.folder / "secret", ROOT / "Makefile", Path.home() / ".profile"):
+        for path in ("/etc/passwd", "/dev/zero", "/proc/self/environ", self.folder / "secret",
+                     ROOT / "Makefile", Path.home() / ".profile"):
             with self.subTest(path=path):
                 self.stopped(f'__asm__(".incbin \\"{path}\\"");\n', "it does not compile")
 
@@ -61,17 +72,21 @@ class Compile(unittest.TestCase):
         for name in ("$(shell touch x).h", "a;b.h", "a\tb.h", "a=b.h", "a#b.h"):
             with self.subTest(name=name):
                 (self.source.parent / name).write_text("\n")
-                self.stopped(f'#include "{name}"\n', "whose name no file of the kernel has", "-MMD", "-MP")
+                self.stopped(f'#include "{name}"\n', "whose name no file of the kernel has", "-MMD",
+                             "-MP")
 
     def test_a_list_of_files_that_is_too_long_to_check_is_none(self) -> None:
         depends = self.folder / "depends"
-        for text, ends in (("a.o: b.h\n", False), (" " * compiler.MESSAGES + "\nx:=$(shell touch y)\n", True)):
+        for text, ends in (("a.o: b.h\n", False),
+                           (" " * compiler.MESSAGES + "\nx:=$(shell touch y)\n", True)):
             depends.write_text(text)
-            with self.subTest(size=len(text)), self.assertRaises(compiler.Refused) if ends else contextlib.nullcontext():
+            with self.subTest(size=len(text)), self.assertRaises(
+                    compiler.Refused) if ends else contextlib.nullcontext():
                 compiler.check_depends(str(depends))
 
     def test_its_memory_ends(self) -> None:
-        self.stopped('__asm__(".rept 100000000; .8byte 1, 2, 3, 4; .endr");\n', "it needs more than 1024 MiB of memory")
+        self.stopped('__asm__(".rept 100000000; .8byte 1, 2, 3, 4; .endr");\n',
+                     "it needs more than 1024 MiB of memory")
 
     def test_its_output_ends(self) -> None:
         self.stopped('__asm__(".fill 30000000");\n', "what it writes is larger than 16 MiB")
@@ -81,12 +96,18 @@ class Compile(unittest.TestCase):
             self.object = disk / "file.o"
             done = self.compile("int x[100000] = {1};\n")
             self.assertEqual(1, done.returncode)
-            self.assertEqual([f"{self.source} is not compiled: {disk} cannot be written: No space left on device."], done.stderr.splitlines()[-1:])
+            self.assertEqual([
+                f"{self.source} is not compiled: {disk} cannot be written: No space left on device."
+            ],
+                             done.stderr.splitlines()[-1:])
             self.assertNotIn("build failure", done.stderr)
             self.assertEqual([], os.listdir(disk))
             resize(disk, "ro")
             done = self.compile("int x;\n")
-            self.assertEqual((1, f"{self.source} is not compiled: {disk} cannot be written: Read-only file system.\n"), (done.returncode, done.stderr))
+            self.assertEqual((
+                1,
+                f"{self.source} is not compiled: {disk} cannot be written: Read-only file system.\n"
+            ), (done.returncode, done.stderr))
 
     def test_a_message_about_a_full_disk_is_only_a_message(self) -> None:
         self.stopped("#error No space left on device\n", "it does not compile")
@@ -95,8 +116,12 @@ class Compile(unittest.TestCase):
         for tool in ("mksyms.py", "mkrecords.py", "islands.py"):
             words = ["riscv64"] if tool == "islands.py" else ["--empty"]
             with self.subTest(tool), open("/dev/full", "wb") as full:
-                done = subprocess.run([sys.executable, COMPILE.with_name(tool), *words], stdout=full, stderr=subprocess.PIPE, text=True, check=False)
-                self.assertEqual((1, f"{tool}: /dev/full cannot be written: No space left on device.\n"), (done.returncode, done.stderr))
+                done = subprocess.run([sys.executable,
+                                       COMPILE.with_name(tool), *words], stdout=full,
+                                      stderr=subprocess.PIPE, text=True, check=False)
+                self.assertEqual(
+                    (1, f"{tool}: /dev/full cannot be written: No space left on device.\n"),
+                    (done.returncode, done.stderr))
 
     def test_its_time_ends(self) -> None:
         limits = compiler.LIMITS
@@ -104,7 +129,10 @@ class Compile(unittest.TestCase):
         compiler.LIMITS = dataclasses.replace(limits, processor=1, seconds=60)
         self.source.write_text('__asm__(".rept 1000000\\n.rept 1000\\n.endr\\n.endr");\n')
         with self.assertRaisesRegex(compiler.Refused, "it was stopped after"):
-            compiler.build([str(self.source.parent)], ["gcc", "-O2", "-c", "-o", str(self.object), str(self.source)])
+            compiler.build([str(self.source.parent)],
+                           ["gcc", "-O2", "-c", "-o",
+                            str(self.object),
+                            str(self.source)])
 
     def test_what_it_says_is_printable_and_ends(self) -> None:
         done = self.compile('#warning "\x1b]0;title\x07 \x1b[2J \u202e"\n')
@@ -117,7 +145,8 @@ class Compile(unittest.TestCase):
 
     def test_without_bubblewrap_it_says_what_to_do(self) -> None:
         bwrap = self.folder / "seen/bwrap"
-        bwrap.write_text("#!/bin/sh\necho 'bwrap: No permissions to create new namespace' >&2; exit 1\n")
+        bwrap.write_text(
+            "#!/bin/sh\necho 'bwrap: No permissions to create new namespace' >&2; exit 1\n")
         bwrap.chmod(0o755)
         was = os.environ["PATH"]
         self.addCleanup(os.environ.__setitem__, "PATH", was)

@@ -12,5 +12,6 @@ def until(console: GuestConsole, line: str, shown: str, seconds: float = 600) ->
     deadline = time.monotonic() + seconds
     while shown not in (text := console.command(line)):
         if time.monotonic() > deadline:
-            raise TimeoutError(f"'{line}' does not show '{shown}' within {seconds:.0f} s, but:\n{text[-400:]}")
+            raise TimeoutError(
+                f"'{line}' does not show '{shown}' within {seconds:.0f} s, but:\n{text[-400:]}")
     return text

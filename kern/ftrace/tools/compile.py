@@ -13,23 +13,28 @@ import shutil
 import sys
 import tempfile
 
-sys.dont_write_bytecode = True  # on a full disk Python 3.11 may write half of it, which is read the next time
+# on a full disk Python 3.11 may write half of it, which is read the next time
+sys.dont_write_bytecode = True
 from walls import COMPILER, Ended, Limits, Refused, printable, run  # noqa: E402
 
 LIMITS = Limits(seconds=300, processor=20, memory=1 << 30, file=16 << 20)
 MESSAGES = 1 << 20
 NO_ROOM = 1  # exit status
-TOOLCHAIN = ("/bin", "/lib", "/lib64", "/usr/bin", "/usr/include", "/usr/lib", "/usr/lib64", "/usr/libexec",
-             "/usr/aarch64-linux-gnu", "/usr/riscv64-linux-gnu")
+TOOLCHAIN = ("/bin", "/lib", "/lib64", "/usr/bin", "/usr/include", "/usr/lib", "/usr/lib64",
+             "/usr/libexec", "/usr/aarch64-linux-gnu", "/usr/riscv64-linux-gnu")
 # The driver's messages when one of its programs has reached a limit.
-STOPPED = {r"CPU time limit exceeded|Killed signal": f"it was stopped after {LIMITS.processor} seconds",
-           r"File size limit exceeded|[Ff]ile too (big|large)": f"what it writes is larger than {LIMITS.file >> 20} MiB",
-           r"out of memory|memory exhausted|[Cc]annot allocate memory": f"it needs more than {LIMITS.memory >> 20} MiB of memory",
-           r"signal terminated program": "it died of what it read"}
+STOPPED = {
+    r"CPU time limit exceeded|Killed signal": f"it was stopped after {LIMITS.processor} seconds",
+    r"File size limit exceeded|[Ff]ile too (big|large)": f"what it writes is larger than "
+    f"{LIMITS.file >> 20} MiB",
+    r"out of memory|memory exhausted|[Cc]annot allocate memory": f"it needs more than {LIMITS.memory >> 20} MiB of memory",
+    r"signal terminated program": "it died of what it read"
+}
 
 
 class NoRoom(Exception):
-    """The host's disk is full or cannot be written, which is not the file's fault; the message says which folder."""
+    """The host's disk is full or cannot be written, which is not the file's fault; the message says
+    which folder."""
 
 
 def within(command: list[str], seen: list[str], target: str, folder: str) -> Ended:
@@ -55,7 +60,8 @@ def say(ended: Ended) -> str:
 
 
 def check_room(folder: str) -> None:
-    """Raises NoRoom if the compiler cannot write in @folder as much as it may. What it printed does not tell: a file can make it print anything."""
+    """Raises NoRoom if the compiler cannot write in @folder as much as it may. What it printed does
+    not tell: a file can make it print anything."""
     try:
         with tempfile.TemporaryFile(dir=folder) as file:
             os.posix_fallocate(file.fileno(), 0, LIMITS.file)
@@ -71,7 +77,8 @@ def place(folder: str, name: str, target: str) -> None:
 
 
 def check_depends(path: str) -> None:
-    """make reads this file, so it may contain only names of files and colons, nothing that make executes."""
+    """make reads this file, so it may contain only names of files and colons, nothing that make
+    executes."""
     with open(path, encoding="ascii", errors="replace") as file:
         text = file.read(MESSAGES + 1)
         if len(text) > MESSAGES or not re.fullmatch(r"([\w./+~: -]|\\?\n)*", text, re.A):
@@ -89,7 +96,8 @@ def build(seen: list[str], command: list[str]) -> None:
         stopped = say(ended)
         if ended.status:
             check_room(folder)
-            raise Refused(f"the compiler did not finish: {stopped}" if stopped else "it does not compile")
+            raise Refused(
+                f"the compiler did not finish: {stopped}" if stopped else "it does not compile")
         if "-MMD" in command:
             check_depends(f"{folder}/depends")
             place(folder, "depends", os.path.splitext(target)[0] + ".d")

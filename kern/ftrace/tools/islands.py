@@ -18,7 +18,8 @@ import subprocess
 import sys
 from pathlib import Path
 
-sys.dont_write_bytecode = True  # on a full disk Python 3.11 may write half of it, which is read the next time
+# on a full disk Python 3.11 may write half of it, which is read the next time
+sys.dont_write_bytecode = True
 sys.path.append(str(Path(__file__).resolve().parents[3]))
 from output import put  # noqa: E402
 from qemu.isa import ISAS  # noqa: E402
@@ -34,7 +35,8 @@ def text_sections(arch: str, path: str) -> list[Section]:
 
 
 def pieces(sections: list[Section], step: int) -> list[list[Section]]:
-    """The pieces after which an island follows: none is larger than step, unless it is a single section."""
+    """The pieces after which an island follows: none is larger than step, unless it is a single
+    section."""
     done: list[list[Section]] = []
     piece: list[Section] = []
     used = 0
@@ -59,7 +61,8 @@ def main() -> int:
     arch, *paths = sys.argv[1:]
     found = pieces([s for path in paths for s in text_sections(arch, path)], ISAS[arch].island_step)
     text = [f"{statement(piece)} *(.ftrace.island.{n})" for n, piece in enumerate(found, 1)]
-    return put(f"#define FTRACE_ISLANDS {len(found)}\n#define FTRACE_ISLANDS_TEXT {' '.join(text)}\n")
+    return put(
+        f"#define FTRACE_ISLANDS {len(found)}\n#define FTRACE_ISLANDS_TEXT {' '.join(text)}\n")
 
 
 if __name__ == "__main__":

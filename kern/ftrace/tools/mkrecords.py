@@ -21,7 +21,8 @@ The folder tools/, in the order in which the Makefile runs it for a kernel:
     7. proof.py     reads the new kernel and indirect-calls; if it fails, there is no kernel
 
 walls.py is the sandbox of compile.py and mkrecords.py, kernel_elf.py reads the kernel for 4, 5 and
-7, and output.py writes what 2, 4 and 5 print; no other program here imports another one. `make lint` runs rooms.py.
+7, and output.py writes what 2, 4 and 5 print; no other program here imports another one. `make
+lint` runs rooms.py.
 """
 import os
 import re
@@ -29,13 +30,15 @@ import signal
 import sys
 from dataclasses import dataclass
 
-sys.dont_write_bytecode = True  # on a full disk Python 3.11 may write half of it, which is read the next time
+# on a full disk Python 3.11 may write half of it, which is read the next time
+sys.dont_write_bytecode = True
 import walls  # noqa: E402
 from kernel_elf import Elf  # noqa: E402
 from output import put  # noqa: E402
 from walls import Refused, printable  # noqa: E402
 
-SECONDS, PATIENCE, MEMORY = 5, 300, 1 << 30  # of a processor; of the clock, as the host may be busy; bytes
+# of a processor; of the clock, as the host may be busy; bytes
+SECONDS, PATIENCE, MEMORY = 5, 300, 1 << 30
 DISABLED = 1 << 24  # FTRACE_FL_DISABLED, in the upper word of a record
 
 
@@ -77,13 +80,18 @@ def run(tool: str, kernel: str, size: int) -> str:
 
 
 def ending(status: int | None, size: int) -> str:
-    """Why there is no output to read. bubblewrap reports a signal as shells do, 128 and its number."""
+    """Why there is no output to read. bubblewrap reports a signal as shells do, 128 and its number.
+    """
     if status is None:
         status = 128 + signal.SIGXCPU
-    known = {128 + signal.SIGXCPU: f"it does not end: it was stopped after {SECONDS} seconds",
-             128 + signal.SIGKILL: f"it does not end: it was stopped after {SECONDS} seconds",
-             128 + signal.SIGXFSZ: f"it prints more than a table of this kernel can be: it was stopped at {size} bytes",
-             128 + signal.SIGSYS: "it asked for another process or a connection and was stopped: it is to read its kernel and print a table"}
+    known = {
+        128 + signal.SIGXCPU: f"it does not end: it was stopped after {SECONDS} seconds",
+        128 + signal.SIGKILL: f"it does not end: it was stopped after {SECONDS} seconds",
+        128 + signal.SIGXFSZ: f"it prints more than a table of this kernel can be: it was stopped "
+                              f"at {size} bytes",
+        128 + signal.SIGSYS: "it asked for another process or a connection and was stopped: it is "
+                             "to read its kernel and print a table"
+    }
     if status in known:
         return known[status]
     if status - 128 in set(signal.Signals):
@@ -94,24 +102,30 @@ def ending(status: int | None, size: int) -> str:
 # ---- read -----------------------------------------------------------------------
 
 NUMBER = r"(0|0x[0-9a-f]{1,16}|[1-9][0-9]{0,9})"
-RECORDS = ['\t.section .ftrace_records, "aw"', "\t.balign 8", "\t.globl ftrace_records", "ftrace_records:"]
+RECORDS = [
+    '\t.section .ftrace_records, "aw"', "\t.balign 8", "\t.globl ftrace_records", "ftrace_records:"
+]
 RECORD = re.compile(rf"\t\.quad {NUMBER}")
-COUNT = ["\t.section .rodata", "\t.balign 4", "\t.globl ftrace_record_count", "ftrace_record_count:"]
+COUNT = [
+    "\t.section .rodata", "\t.balign 4", "\t.globl ftrace_record_count", "ftrace_record_count:"
+]
 COUNTED = re.compile(rf"\t\.long {NUMBER}")
 REGIONS = ["\t.section .rodata", "\t.balign 4", "\t.globl ftrace_regions", "ftrace_regions:"]
 REGION = re.compile(rf"\t\.long {NUMBER}, {NUMBER}")
 
 
 class Lines:
-    """The tool's output, read from the first line on; a line that does not belong to the table there is refused."""
+    """The tool's output, read from the first line on; a line that does not belong to the table
+    there is refused."""
 
     def __init__(self, text: str) -> None:
         self.lines = text.split("\n")
         self.at = 0
 
     def refuse(self) -> None:
-        raise Refused(f"line {self.at + 1} of its output belongs to no table of call sites: "
-                      + (repr(printable(self.lines[self.at].encode())[:80]) if self.at < len(self.lines) - 1 else "the end"))
+        raise Refused(f"line {self.at + 1} of its output belongs to no table of call sites: " +
+                      (repr(printable(self.lines[self.at].encode())[:80]
+                            ) if self.at < len(self.lines) - 1 else "the end"))
 
     def title(self, lines: list[str]) -> None:
         for line in lines:
@@ -155,7 +169,8 @@ def check(table: Table, counted: int, kernel: Offsets) -> None:
         if offset % 4:
             raise Refused(f"record {number} is not 4-byte aligned: {kernel.base + offset:#x}")
         if state not in (0, DISABLED):
-            raise Refused(f"record {number} has state {state:#x}, which only a running kernel gives it")
+            raise Refused(
+                f"record {number} has state {state:#x}, which only a running kernel gives it")
     starts = [first for first, _ in table.regions]
     if not starts or starts[0] or starts != sorted(starts) or table.regions[-1] != (counted, 0):
         raise Refused("its regions do not cover all records, from record 0 to the last one")
@@ -167,9 +182,11 @@ def check(table: Table, counted: int, kernel: Offsets) -> None:
 # ---- written --------------------------------------------------------------------
 
 def assembly(table: Table) -> str:
-    return "\n".join([*RECORDS, *(f"\t.quad {state << 32 | offset:#x}" for offset, state in table.records),
-                      *COUNT, f"\t.long {len(table.records)}",
-                      *REGIONS, *(f"\t.long {first}, {stubs:#x}" for first, stubs in table.regions), ""])
+    return "\n".join([
+        *RECORDS, *(f"\t.quad {state << 32 | offset:#x}" for offset, state in table.records),
+        *COUNT, f"\t.long {len(table.records)}", *REGIONS,
+        *(f"\t.long {first}, {stubs:#x}" for first, stubs in table.regions), ""
+    ])
 
 
 def table_of(tool: str, path: str) -> Table:

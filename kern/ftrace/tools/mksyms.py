@@ -27,7 +27,8 @@ from elftools.dwarf.die import DIE
 from elftools.dwarf.locationlists import BaseAddressEntry, LocationEntry, LocationParser
 from elftools.elf.elffile import ELFFile
 
-sys.dont_write_bytecode = True  # on a full disk Python 3.11 may write half of it, which is read the next time
+# on a full disk Python 3.11 may write half of it, which is read the next time
+sys.dont_write_bytecode = True
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 sys.path.append(str(Path(__file__).resolve().parents[3]))
 from kernel_elf import Elf, Symbol  # noqa: E402
@@ -56,7 +57,8 @@ def symbols(elf: Elf) -> tuple[int, int, dict[int, str]]:
 
 
 def origin(die: DIE, attribute: str) -> DIE:
-    """The DIE that has the attribute: for a function that was also inlined, its abstract instance."""
+    """The DIE that has the attribute: for a function that was also inlined, its abstract instance.
+    """
     while attribute not in die.attributes and "DW_AT_abstract_origin" in die.attributes:
         die = die.get_DIE_from_attribute("DW_AT_abstract_origin")
     return die

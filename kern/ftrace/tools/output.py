@@ -1,4 +1,5 @@
-"""Writes what mksyms.py, mkrecords.py and islands.py print: all of it, or one sentence that says why not."""
+"""Writes what mksyms.py, mkrecords.py and islands.py print: all of it, or one sentence that says
+why not."""
 import os
 import sys
 
@@ -12,6 +13,9 @@ def put(text: str) -> int:
         while data:  # a disk may be full after a part of it
             data = data[os.write(1, data):]
     except OSError as why:
-        print(f"{os.path.basename(sys.argv[0])}: {os.path.realpath('/proc/self/fd/1')} cannot be written: {why.strerror}.", file=sys.stderr)
+        print(
+            f"{os.path.basename(sys.argv[0])}: {os.path.realpath('/proc/self/fd/1')} cannot be "
+            f"written: {why.strerror}.",
+            file=sys.stderr)
         return NO_ROOM
     return 0

@@ -26,13 +26,18 @@ sys.path.append(str(Path(__file__).resolve().parents[3]))
 from kernel_elf import Elf  # noqa: E402
 from qemu.isa import ARCHES, ISAS  # noqa: E402
 
-ROOTS = re.compile(r"ftrace_stub_\d+|ftrace_island_\d+(_stub_\d+)?|ftrace_caller|_mcount|return_to_handler")
+ROOTS = re.compile(
+    r"ftrace_stub_\d+|ftrace_island_\d+(_stub_\d+)?|ftrace_caller|_mcount|return_to_handler")
 
 LABEL = re.compile(r"^([0-9a-f]{16}) <([^>]+)>:$")
 TARGET = re.compile(r"<([^>+]+)(?:\+0x[0-9a-f]+)?>")
-# A module: in a line of `objdump -dr -w`, the relocation of a call or branch, or of the auipc before it.
+# A module: in a line of `objdump -dr -w`, the relocation of a call or branch, or of the auipc
+# before it.
 SECTION = re.compile(r"^Disassembly of section (\S+):$")
-RELOCATED = re.compile(r"\tR?[0-9a-f]+: R_(?:RISCV_(?:CALL|CALL_PLT|JAL|BRANCH)|AARCH64_(?:CALL26|JUMP26|CONDBR19|TSTBR14))\t([^+\s]+)(?:\+0x([0-9a-f]+))?")
+RELOCATED = re.compile(
+    r"\tR?[0-9a-f]+: "
+    r"R_(?:RISCV_(?:CALL|CALL_PLT|JAL|BRANCH)|AARCH64_(?:CALL26|JUMP26|CONDBR19|TSTBR14))\t([^+\s]+)(?:\+0x([0-9a-f]+))?"
+)
 
 
 class Violation(Exception):
@@ -59,8 +64,9 @@ def run(*command: str) -> str:
 
 
 def is_guess(instruction: list[str], before: str) -> bool:
-    """objdump shows a target beside a riscv64 jump through a register. Is it a guess, from a value that earlier code, perhaps of
-    another function, put into the register? It is no guess if the instruction before is the auipc of the same register."""
+    """objdump shows a target beside a riscv64 jump through a register. Is it a guess, from a value
+    that earlier code, perhaps of another function, put into the register? It is no guess if the
+    instruction before is the auipc of the same register."""
     if instruction[0] not in ("jalr", "jr") or len(instruction) < 2:
         return False
     register = re.split(r"\W", instruction[1].rstrip(")"))[-1]
@@ -113,7 +119,8 @@ class Module:
         self.sites = {self.function(s.name, at) for s, at in elf.entry_places}
 
     def function(self, name: str, addend: int = 0) -> str:
-        """The function that has the place symbol + addend; a symbol that the module does not define is the kernel's."""
+        """The function that has the place symbol + addend; a symbol that the module does not define
+        is the kernel's."""
         if name not in self.places:
             return name
         where, offset = self.places[name]
@@ -125,7 +132,8 @@ def add_module(arch: str, path: Path, kernel: CallGraph) -> set[str]:
     """Add the functions of a module, as MODULE/FUNCTION. Return: those without a call site."""
     module, isa = Module(path), ISAS[arch]
     now, target, where = Function(), "", ""
-    for line in run(f"{isa.cross}objdump", "-dr", "-w", "--no-show-raw-insn", str(path)).splitlines():
+    for line in run(f"{isa.cross}objdump", "-dr", "-w", "--no-show-raw-insn",
+                    str(path)).splitlines():
         if found := SECTION.match(line):
             where = found[1]
         elif label := LABEL.match(line):
@@ -186,7 +194,8 @@ def read_rules(path: Path, kernel: CallGraph) -> Rules:
             continue
         for target in targets.split():
             if target not in kernel.functions:
-                raise Violation(f"{path}:{number}: {caller} may call {target}, but the kernel has no {target}")
+                raise Violation(
+                    f"{path}:{number}: {caller} may call {target}, but the kernel has no {target}")
         rules.targets.setdefault(caller, []).extend(targets.split())
     return rules
 
@@ -201,17 +210,23 @@ def next_functions(name: str, kernel: CallGraph, rules: Rules, path: str) -> lis
     found = [call for call in function.calls if call != name]
     if function.falls_into in kernel.labels:
         found.append(function.falls_into)
-    # In a function without an indirect call the rule is for a call that is patched (lab 3's ftrace_call).
+    # In a function without an indirect call the rule is for a call that is patched (lab 3's
+    # ftrace_call).
     permitted = rules.targets.get(base(name)) if function.indirect else rules.targets.get(name)
     if function.indirect and permitted is None:
-        labels = "\n  Inside of _mcount only mcount_trace, mcount_call and local labels (1:, .Lback:) may stand." if "_mcount" in path else ""
-        raise Violation("a call through a register that kern/ftrace/tools/indirect-calls does not list: "
-                        f"{name}: {function.indirect[0]}\n  {path}{labels}")
+        labels = (
+            "\n  Inside of _mcount only mcount_trace, mcount_call and local labels (1:, .Lback:) "
+            "may stand."
+            if "_mcount" in path else "")
+        raise Violation(
+            "a call through a register that kern/ftrace/tools/indirect-calls does not list: "
+            f"{name}: {function.indirect[0]}\n  {path}{labels}")
     return found + (permitted or [])
 
 
 def prove(kernel: CallGraph, rules: Rules, callbacks: set[str] = set()) -> int:
-    """The number of functions that the tracer, and callbacks of modules, can reach. Raises Violation if one of them has a call site."""
+    """The number of functions that the tracer, and callbacks of modules, can reach. Raises
+    Violation if one of them has a call site."""
     stubs = [name for name in kernel.functions if ROOTS.fullmatch(name)]
     roots = sorted({*stubs, *rules.roots, *callbacks})
     if not stubs:
@@ -221,9 +236,11 @@ def prove(kernel: CallGraph, rules: Rules, callbacks: set[str] = set()) -> int:
     while queue:
         name = queue.pop(0)
         if name in kernel.sites:
-            raise Violation(f"the tracer can reach {name}, which has a call site:\n  {paths[name]}\n"
-                            f"  Mark {name} notrace, or do not call it. If you did not write this call, the table is wrong: a call that\n"
-                            "  is not to _mcount is in it (every-call-recorded, in the handout of lab 2).")
+            raise Violation(
+                f"the tracer can reach {name}, which has a call site:\n  {paths[name]}\n"
+                f"  Mark {name} notrace, or do not call it. If you did not write this call, the "
+                f"table is wrong: a call that\n"
+                "  is not to _mcount is in it (every-call-recorded, in the handout of lab 2).")
         for target in next_functions(name, kernel, rules, paths[name]):
             if target in paths or target not in kernel.functions or base(target) in rules.ends:
                 continue
@@ -233,7 +250,8 @@ def prove(kernel: CallGraph, rules: Rules, callbacks: set[str] = set()) -> int:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(description=__doc__,
+                                     formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("arch", choices=ARCHES)
     parser.add_argument("elf")
     parser.add_argument("modules", nargs="*", type=Path)

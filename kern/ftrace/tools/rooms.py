@@ -1,11 +1,14 @@
-"""Checks that each room of the kernel uses only itself and the rooms before it in kern/rooms.mk. Part of `make lint`.
+"""Checks that each room of the kernel uses only itself and the rooms before it in kern/rooms.mk.
+Part of `make lint`.
 
-    rooms.py FOLDER...    folders of kernels that were built, build/<arch>/<variant>: they have all sources between them
+    rooms.py FOLDER...    folders of kernels that were built, build/<arch>/<variant>: they have all
+                          sources between them
 
-What is checked are the names that the objects define and use, and the headers that the sources include. Every source
-of a kernel is in a room, but for those of room_none. Circles of files that use each other lie inside one room; one
-that does not has at most three files, or is that of room_circle. A linker's table (TABLE_ENTRY) has no name, so through
-a table a room may call a later one; nor is the call that the compiler puts into each function looked at.
+What is checked are the names that the objects define and use, and the headers that the sources
+include. Every source of a kernel is in a room, but for those of room_none. Circles of files that
+use each other lie inside one room; one that does not has at most three files, or is that of
+room_circle. A linker's table (TABLE_ENTRY) has no name, so through a table a room may call a later
+one; nor is the call that the compiler puts into each function looked at.
 """
 import os
 import re
@@ -23,7 +26,8 @@ LARGEST = 3  # files of a circle that may lie in several rooms
 
 @dataclass
 class Rooms:
-    """The lists of kern/rooms.mk. Files are paths from the root of the tree, patterns are of such paths."""
+    """The lists of kern/rooms.mk. Files are paths from the root of the tree, patterns are of such
+    paths."""
 
     root: Path
     order: list[str]
@@ -34,12 +38,15 @@ class Rooms:
     outside: set[Path] = field(init=False)
 
     def __post_init__(self) -> None:
-        self.place = {file: place for place, patterns in enumerate(self.patterns) for file in self.matching(patterns)}
+        self.place = {
+            file: place
+            for place, patterns in enumerate(self.patterns) for file in self.matching(patterns)
+        }
         self.outside = set(self.matching(self.none))
 
     def matching(self, patterns: Iterable[str]) -> Iterator[Path]:
-        return (file.relative_to(self.root) for pattern in patterns for file in sorted(self.root.glob(pattern))
-                if file.suffix in (".c", ".h", ".S"))
+        return (file.relative_to(self.root) for pattern in patterns
+                for file in sorted(self.root.glob(pattern)) if file.suffix in (".c", ".h", ".S"))
 
     def room(self, file: Path) -> str:
         return self.order[self.place[file]] if file in self.place else "no room"
@@ -47,20 +54,28 @@ class Rooms:
 
 def read(root: Path) -> Rooms:
     """What make makes of kern/rooms.mk."""
-    show = "$(foreach r,$(rooms),$(info room $r $(call room_files,$r)))$(info none $(room_none))$(info circle $(room_circle))"
-    done = subprocess.run(["make", "-s", "-f", "kern/ftrace/stages.mk", "-f", "kern/rooms.mk", f"--eval=show: ; @:{show}", "show"],
-                          cwd=root, check=True, capture_output=True, text=True,
-                          env={name: value for name, value in os.environ.items() if not name.startswith("MAKE")})
+    show = ("$(foreach r,$(rooms),$(info room $r $(call room_files,$r)))$(info none "
+            "$(room_none))$(info circle $(room_circle))")
+    done = subprocess.run([
+        "make", "-s", "-f", "kern/ftrace/stages.mk", "-f", "kern/rooms.mk",
+        f"--eval=show: ; @:{show}", "show"
+    ], cwd=root, check=True, capture_output=True, text=True, env={
+        name: value
+        for name, value in os.environ.items() if not name.startswith("MAKE")
+    })
     lines = [line.split() for line in done.stdout.splitlines()]
     rooms = [words[1:] for words in lines if words[0] == "room"]
-    none, circle = (next(words[1:] for words in lines if words[0] == key) for key in ("none", "circle"))
+    none, circle = (next(words[1:] for words in lines if words[0] == key)
+                    for key in ("none", "circle"))
     return Rooms(root, [words[0] for words in rooms], [words[1:] for words in rooms], none, circle)
 
 
 def names(objects: Iterable[Path]) -> dict[Path, tuple[set[str], set[str]]]:
-    """The global names that each object defines, and those that it uses. The host's nm reads the objects of all architectures."""
+    """The global names that each object defines, and those that it uses. The host's nm reads the
+    objects of all architectures."""
     found: dict[Path, tuple[set[str], set[str]]] = {path: (set(), set()) for path in objects}
-    text = subprocess.run(["nm", "-A", "-g", "-P", *found], check=True, capture_output=True, text=True).stdout
+    text = subprocess.run(["nm", "-A", "-g", "-P", *found], check=True, capture_output=True,
+                          text=True).stdout
     for file, name, kind in re.findall(r"^(.+): (\S+) (\S)", text, re.M):
         if name != CALL_SITE:
             found[Path(file)][kind in "Uw"].add(name)
@@ -68,9 +83,14 @@ def names(objects: Iterable[Path]) -> dict[Path, tuple[set[str], set[str]]]:
 
 
 def uses(root: Path, kernel: Path) -> dict[Path, dict[Path, list[str]]]:
-    """Of each source of a kernel that is in the tree: the sources that it uses, and their names for what it uses."""
-    sources = {source: its_names for path, its_names in names(sorted(kernel.rglob("*.o"))).items()
-               for source in (path.relative_to(kernel).with_suffix(ending) for ending in (".c", ".S")) if (root / source).exists()}
+    """Of each source of a kernel that is in the tree: the sources that it uses, and their names for
+    what it uses."""
+    sources = {
+        source: its_names
+        for path, its_names in names(sorted(kernel.rglob("*.o"))).items()
+        for source in (path.relative_to(kernel).with_suffix(ending) for ending in (".c", ".S"))
+        if (root / source).exists()
+    }
     owner = {name: source for source, (defined, _) in sources.items() for name in defined}
     found: dict[Path, dict[Path, list[str]]] = {source: {} for source in sources}
     for source, (defined, used) in sources.items():
@@ -81,11 +101,17 @@ def uses(root: Path, kernel: Path) -> dict[Path, dict[Path, list[str]]]:
 
 
 def calls(rooms: Rooms, graph: dict[Path, dict[Path, list[str]]]) -> list[str]:
-    """A line for each name that a room uses and a later one defines, and for each source without a room."""
-    lost = [f"{source} is in no room" for source in graph if source not in rooms.place and source not in rooms.outside]
-    return lost + [f"{source} uses {name} of {other}, {LATER}" for source, used in graph.items() for other, found in used.items()
-                   for name in found
-                   if source in rooms.place and other in rooms.place and rooms.place[source] < rooms.place[other]]
+    """A line for each name that a room uses and a later one defines, and for each source without a
+    room."""
+    lost = [
+        f"{source} is in no room" for source in graph
+        if source not in rooms.place and source not in rooms.outside
+    ]
+    return lost + [
+        f"{source} uses {name} of {other}, {LATER}" for source, used in graph.items()
+        for other, found in used.items() for name in found if source in rooms.place
+        and other in rooms.place and rooms.place[source] < rooms.place[other]
+    ]
 
 
 def reached(graph: dict[Path, dict[Path, list[str]]], source: Path) -> set[Path]:
@@ -114,7 +140,11 @@ def large(rooms: Rooms, graph: dict[Path, dict[Path, list[str]]]) -> list[frozen
 def includes(rooms: Rooms) -> list[str]:
     """A line for each include of a header of a later room."""
     headers = [file for file in rooms.place if file.suffix == ".h"]
-    home = {file.name: file for file in headers} | {str(file.relative_to("kern")): file for file in headers if file.parts[0] == "kern"}
+    home = {file.name: file
+            for file in headers} | {
+                str(file.relative_to("kern")): file
+                for file in headers if file.parts[0] == "kern"
+            }
     found = []
     for source, place in rooms.place.items():
         for name in re.findall(r'^#include "([^"]+)"', (rooms.root / source).read_text(), re.M):
@@ -130,16 +160,25 @@ def wrong(rooms: Rooms, kernels: Iterable[Path]) -> list[str]:
     for kernel in kernels:
         graph = uses(rooms.root, kernel)
         found += calls(rooms, graph)
-        found += ["a circle of files that does not lie in one room: " + ", ".join(f"{file} ({rooms.room(file)})" for file in sorted(circle))
-                  for circle in large(rooms, graph) if not circle <= set(rooms.matching(rooms.circle))]
+        found += [
+            "a circle of files that does not lie in one room: " +
+            ", ".join(f"{file} ({rooms.room(file)})" for file in sorted(circle))
+            for circle in large(rooms, graph) if not circle <= set(rooms.matching(rooms.circle))
+        ]
     return list(dict.fromkeys(found))
 
 
 def cut(rooms: Rooms, kernels: Iterable[Path]) -> list[str]:
     """A line for each file of room_circle that is in no large circle any more."""
-    left = {file for kernel in kernels for circle in large(rooms, uses(rooms.root, kernel)) for file in circle}
-    return [f"{file} is in no large circle: take it out of room_circle" for file in rooms.matching(rooms.circle)
-            if file.suffix != ".h" and file not in left]
+    left = {
+        file
+        for kernel in kernels for circle in large(rooms, uses(rooms.root, kernel))
+        for file in circle
+    }
+    return [
+        f"{file} is in no large circle: take it out of room_circle"
+        for file in rooms.matching(rooms.circle) if file.suffix != ".h" and file not in left
+    ]
 
 
 def main() -> int:
