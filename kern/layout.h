@@ -1,13 +1,14 @@
 /*
  * The map of virtual memory; the sizes of a page and of a stack; where the image has its parts.
  *
- *   0xffffffc000000000 LINEAR_BASE all RAM but module_ram, text and rodata in it R--
- *   0xfffffff000000000 MMIO_BASE devices, mapped by fdt_iomap() 0xfffffff400000000 STACK_BASE
- *   threads' stacks, each above an unmapped gap of its size 0xfffffff800000000 ALIAS_BASE the
- *   writable alias of text, modules' too, only during a batch 0xfffffffc00000000 FDT_BASE the
- *   device tree, read-only 0xffffffff80000000 KERNEL_BASE the image: text R-X, rodata R--, data
- *   RW-; then modules, each the same,
- *                                     near ones after the image, far ones from + 256 MiB on
+ *   0xffffffc000000000  LINEAR_BASE   all RAM but module_ram, text and rodata in it R--
+ *   0xfffffff000000000  MMIO_BASE     devices, mapped by fdt_iomap()
+ *   0xfffffff400000000  STACK_BASE    threads' stacks, each above an unmapped gap of its size
+ *   0xfffffff800000000  ALIAS_BASE    the writable alias of text, modules' too, only during a batch
+ *   0xfffffffc00000000  FDT_BASE      the device tree, read-only
+ *   0xffffffff80000000  KERNEL_BASE   the image: text R-X, rodata R--, data RW-; then modules, each
+ *                                     the same, near ones after the image, far ones from
+ *                                     + 256 MiB on
  *
  * All of this is in the upper half, which Sv39 and TTBR1 (39 bits) have in common.
  * The image may lie at any 2 MiB-aligned physical address; head.S stores it

@@ -20,8 +20,9 @@ from grading.report.beneath import untouched, waiting  # noqa: E402
 
 
 def needed(test: Path) -> set[str]:
-    """The objects that a test is linked with, from its first line."""
-    return set(test.read_text().split("\n", 1)[0].split())
+    """What a test is linked with: the words of its first lines, `// needs: ...`."""
+    lines = test.read_text().split("\n")[:10]
+    return {word for line in lines if line.startswith("// needs:") for word in line.split()}
 
 
 def main() -> int:

@@ -24,6 +24,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 from grading.checks import rubric  # noqa: E402
+from labs.begun import needed  # noqa: E402
 from qemu import disk  # noqa: E402
 from qemu.isa import ARCHES, ISAS  # noqa: E402
 
@@ -95,11 +96,7 @@ def goes(name: str, gone: set[str], last: int) -> bool:
     if lab and int(lab[1]) > last:
         return False
     return not name.endswith("_test.cc") or not any(
-        Path(word).name in gone for word in _first_line(name).split())
-
-
-def _first_line(name: str) -> str:
-    return (ROOT / name).read_text().split("\n", 1)[0]
+        Path(word).name in gone for word in needed(ROOT / name))
 
 
 def files(gone: set[str], last: int) -> list[str]:
@@ -203,7 +200,7 @@ def graph_test(folder: Path) -> None:
     whose = {
         name: str(lab)
         for lab in range(2, 5) for name in rubric.lab(lab).files
-        if name in _first_line(GRAPH_TEST).split()
+        if name in needed(ROOT / GRAPH_TEST)
     }
     for name, lab in {**whose, f"{WALK}.c": "always"}.items():
         target = (folder / platform.machine() / lab / name).with_suffix(".o")

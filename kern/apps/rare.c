@@ -379,8 +379,9 @@ static int registered_twice(void)
 /*
  * rare_a calls rare_b, and so on to rare_e. Then
  *	rare_e continues in rare_c, so rare_e and rare_d never return. rare_c returns to
- *	rare_home_c; rare_b calls rare_f, which returns to rare_home_f with an sp that belongs to no
- *	frame; rare_b continues in rare_a, so rare_b never returns. rare_a returns to rare_home_a.
+ *	rare_home_c;
+ *	rare_b calls rare_f, which returns to rare_home_f with an sp that belongs to no frame;
+ *	rare_b continues in rare_a, so rare_b never returns. rare_a returns to rare_home_a.
  * A return to any other place ends at rare_lost. The return values are 3, 6 and 1.
  */
 unsigned long rare_sp[3] __used; /* of rare_chain, rare_a and rare_c */

@@ -6,8 +6,8 @@
  *	enum probe_how probe_classify(u32 insn)
  *		how a copy of @insn can be executed.
  *
- *	unsigned long probe_emulate(u32 insn, unsigned long pc, unsigned long *x, unsigned long
- *	flags)
+ *	unsigned long probe_emulate(u32 insn, unsigned long pc, unsigned long *x,
+ *				    unsigned long flags)
  *		execute @insn, which is PROBE_EMULATED, as if it were at @pc. @x: the
  *		general registers; @flags: arm64's PSTATE. Return: the next pc.
  *

@@ -6,8 +6,9 @@
  * trace_print_event() finds the printer in that table:
  *
  *	#define FUNCTION_FIELDS(_) _(wide, unsigned long, ip) _(wide, unsigned long, parent_ip)
- *	TRACE_ENTRY(function_entry, FUNCTION_FIELDS); TRACE_EVENT(TRACE_FN, function,
- *	FUNCTION_FIELDS, NULL, .print = print_function, .print_fmt = "...");
+ *	TRACE_ENTRY(function_entry, FUNCTION_FIELDS);
+ *	TRACE_EVENT(TRACE_FN, function, FUNCTION_FIELDS, NULL, .print = print_function,
+ *		    .print_fmt = "...");
  *
  * The printers do not check an event's fields. So the declaration also says which events of an
  * earlier boot they may print (last_boot=): see accept below.
