@@ -75,7 +75,8 @@ if ${{get}} ${{kernel_addr_r}} ${{prefix}}Image; then
 	if ${{get}} ${{ramdisk_addr_r}} ${{prefix}}initrd; then
 		booti ${{kernel_addr_r}} ${{ramdisk_addr_r}}:${{filesize}} ${{fdt}}
 	else
-		echo "Callsite: the file initrd is missing: booting without it, so /data and /lib/modules are missing."
+		echo "Callsite: the file initrd is missing: booting without it, so /data and \
+/lib/modules are missing."
 		booti ${{kernel_addr_r}} - ${{fdt}}
 	fi
 else

@@ -164,7 +164,9 @@ def grade(arch: str, options: argparse.Namespace, rung: rubric.Rung | None,
         return ArchResult([e.summary() for e in evidence],
                           report.findings_of(options.lab, evidence, options.staff), {})
     evidence = [rubric.boot(kernel, options.lab, smp, options.seed, options.out / "grade",
-                            lambda text, smp=smp: say(f"{report.cpus(smp)}: {text}"), options.budget, options.schedule, options.again)  # type: ignore[misc]
+                            lambda text, smp=smp: say(  # type: ignore[misc]
+                                f"{report.cpus(smp)}: {text}"),
+                            options.budget, options.schedule, options.again)
                 for smp in wanted_boots(options, rung)]
     say("judging")
     findings = report.findings_of(options.lab, evidence, options.staff)

@@ -35,7 +35,10 @@ WALK, DIRECT, FPROBE = ("kern/ftrace/graph/graph_walk", "kern/ftrace/trace/trace
 HIDDEN = ((5, WALK), (6, DIRECT), (7, DIRECT), (8, DIRECT), (8, FPROBE))
 CONTENTS = ("docs/index.md", "docs/mkdocs.yml")  # a line for each page
 INSTRUCTORS = re.compile(
-    r"labs/(?!\d+-[^/]+/(?!wrong/|equivalent$)|(student|staff|begun|handed_in)\.mk$|begun\.py$)|grading/(tests/|classroom/|selftest/(edits|wrong|mutants|mutations|class_of|handed_out)\.py$)|\.ci/run$|docs/(instructors|platforms)\.md$|"
+    r"labs/(?!\d+-[^/]+/(?!wrong/|equivalent$)|(student|staff|begun|handed_in)\.mk$|begun\.py$)|"
+    r"grading/(tests/|classroom/|"
+    r"selftest/(edits|wrong|mutants|mutations|class_of|handed_out)\.py$)|"
+    r"\.ci/run$|docs/(instructors|platforms)\.md$|"
     rf"({'|'.join((WALK, DIRECT, FPROBE))})\.c$")
 STAGES = re.compile(r"^STAGES := .*$", re.M)
 # The host test of lab 5 that is linked with earlier labs.

@@ -38,7 +38,8 @@ Dir::Etc::sourcelist "{here}/sources.list"; Dir::Etc::sourceparts "/dev/null";
 Dir::Etc::preferences "/dev/null"; Dir::Etc::preferencesparts "/dev/null";
 APT::Get::AllowUnauthenticated "false"; Acquire::AllowInsecureRepositories "false";
 Acquire::Languages "none"; Acquire::Retries "2"; Acquire::By-Hash "force"; APT::Sandbox::User "";
-#clear APT::Update::Pre-Invoke; #clear APT::Update::Post-Invoke; #clear APT::Update::Post-Invoke-Success;
+#clear APT::Update::Pre-Invoke; #clear APT::Update::Post-Invoke;
+#clear APT::Update::Post-Invoke-Success;
 """
 
 

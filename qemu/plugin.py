@@ -65,10 +65,8 @@ def build(arch: str) -> Path:
     made_of = "\n".join([emulator.version_line, *FLAGS,
                          SOURCE.read_text(),
                          HEADER.read_text()]).encode()
-    plugin = (
-        ROOT /
-        f"build/qemu/observer-{'.'.join(map(str, emulator.version))}-{hashlib.sha256(made_of).hexdigest()[:16]}.so"
-    )
+    version, made = ".".join(map(str, emulator.version)), hashlib.sha256(made_of).hexdigest()[:16]
+    plugin = ROOT / f"build/qemu/observer-{version}-{made}.so"
     if plugin.exists():
         return plugin
     plugin.parent.mkdir(parents=True, exist_ok=True)

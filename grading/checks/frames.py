@@ -155,7 +155,8 @@ def _whole(evidence: Evidence, attempt: Try) -> Finding | None:
             attempt.stage == "body" and attempt.answer == WANTED and not _patched(evidence, attempt)
         )
         return Finding(
-            "an interrupt came while frames_traced ran, and `top` did not point to its shadow frame",
+            "an interrupt came while frames_traced ran, and `top` did not point to its shadow "
+            "frame",
             mistake=mistake, seq=attempt.within.seq) if lost else None
     if _filled(attempt):
         return None

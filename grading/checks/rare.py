@@ -353,6 +353,7 @@ def room(evidence: Evidence) -> Finding | None:
             return Finding(f"{what}: {'it did not get them' if fits else 'it got them'}", seq=r.seq)
         if counted != (not fits):
             return Finding(
-                f"{what}: overrun must {'not grow' if fits else 'grow by 1'}, and grew by {counted}",
+                f"{what}: overrun must {'not grow' if fits else 'grow by 1'}, and grew by "
+                f"{counted}",
                 seq=r.seq)
     return None

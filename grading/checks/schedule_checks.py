@@ -162,10 +162,9 @@ def _user_wrong(evidence: Evidence, run: ScheduleRun, call: Call, back: int, end
                 ), events[-1][0]
     must = user in change.stays or user in change.comes and call.seq > ended
     if must and whats != [AT_ENTRY, AT_RETURN] or whats == [AT_ENTRY] and user not in change.goes:
-        return (
-            f"{name} was called "
-            f"{'at the entry of a call and not at its return' if whats else 'neither at the entry nor at the return of a call'}",
-            call.seq)
+        when = ("at the entry of a call and not at its return" if whats else
+                "neither at the entry nor at the return of a call")
+        return f"{name} was called {when}", call.seq
     if user in change.goes and events and events[-1][0] > ended:
         return f"{name} was called for a call after {change.ends} had returned", events[-1][0]
     return None

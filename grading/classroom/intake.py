@@ -115,7 +115,8 @@ class Unpacking(io.RawIOBase):
 
 def of_tar(file: IO[bytes]) -> Iterator[Member]:
     try:
-        opened = tarfile.open(fileobj=Unpacking(file), mode="r|", errorlevel=0)  # type: ignore[arg-type]
+        opened = tarfile.open(fileobj=Unpacking(file),  # type: ignore[arg-type]
+                              mode="r|", errorlevel=0)
     except tarfile.ReadError as why:  # of its first member
         raise Refused("it is no tar and no zip") from why
     with opened as tar:
@@ -124,7 +125,10 @@ def of_tar(file: IO[bytes]) -> Iterator[Member]:
                 raise Refused(f"{printable(member.name)} has {member.size} bytes")
             kind = FILE if member.isfile() and not member.issparse() else FOLDER if member.isdir(
             ) else OTHER
-            yield Member(member.name, kind, member.size, lambda m=member: tar.extractfile(m).read(LARGEST + 1))  # type: ignore[misc, union-attr]
+            yield Member(
+                member.name, kind, member.size,
+                lambda m=member: tar.extractfile(m).read(  # type: ignore[misc, union-attr]
+                    LARGEST + 1))
 
 
 def of_zip(file: IO[bytes]) -> Iterator[Member]:
@@ -133,7 +137,8 @@ def of_zip(file: IO[bytes]) -> Iterator[Member]:
             mode = info.external_attr >> 16
             kind = FOLDER if info.is_dir() else OTHER if stat.S_IFMT(mode) not in (
                 0, stat.S_IFREG) or info.flag_bits & 1 else FILE
-            yield Member(info.filename, kind, info.file_size, lambda i=info: archive.open(i).read(LARGEST + 1))  # type: ignore[misc]
+            yield Member(info.filename, kind, info.file_size,
+                         lambda i=info: archive.open(i).read(LARGEST + 1))  # type: ignore[misc]
 
 
 def of_folder(folder: Path) -> Iterator[Member]:
@@ -145,7 +150,9 @@ def of_folder(folder: Path) -> Iterator[Member]:
         for name in sorted([*names, *(f for f in folders if os.path.islink(os.path.join(at, f)))]):
             path = os.path.join(at, name)
             found = os.lstat(path)
-            yield Member(os.path.relpath(path, folder), FILE if stat.S_ISREG(found.st_mode) else OTHER, found.st_size, lambda p=path: _read(p))  # type: ignore[misc]
+            kind = FILE if stat.S_ISREG(found.st_mode) else OTHER
+            yield Member(os.path.relpath(path, folder), kind, found.st_size,
+                         lambda p=path: _read(p))  # type: ignore[misc]
 
 
 def _read(path: str) -> bytes:
@@ -390,6 +397,7 @@ def _read_or_refused(path: Path, wanted: tuple[str, ...], tag: str, before: str)
                 f"student's: {printable(str(why))}"
             ) from why
         return Taken(missing=list(wanted), refused=f"it cannot be read: {printable(str(why))}")
-    except Exception as why:  # pylint: disable=broad-except  # tarfile and zipfile may raise anything for a malformed file
+    # tarfile and zipfile may raise anything for a malformed file
+    except Exception as why:  # pylint: disable=broad-except
         return Taken(missing=list(wanted),
                      refused=f"it cannot be read: {printable(str(why) or type(why).__name__)}")

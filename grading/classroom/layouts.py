@@ -111,9 +111,8 @@ def _class(layout: str, found: list[tuple[str, str, Path, bool | None]], ignored
     known = Counter(student.lower() for student in plain)
     for student, (name, ident, path, late) in zip(plain, found):
         if known[student.lower()] > 1 or not name.isascii() or len(name) > 60:
-            student += (
-                f"-{ident if ident.isdecimal() else hashlib.sha256(os.fsencode(path.name)).hexdigest()[:8]}"
-            )
+            of_name = hashlib.sha256(os.fsencode(path.name)).hexdigest()[:8]
+            student += f"-{ident if ident.isdecimal() else of_name}"
         while student.lower() in used:  # the name of another folder in IN may end like this
             student += "-2"
         used.add(student.lower())

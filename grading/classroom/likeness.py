@@ -38,7 +38,8 @@ RUN_OF_INSTRUCTIONS = 10
 FEWEST = 20  # runs: less is written in one way only
 Runs = frozenset[int]
 TOKEN = re.compile(
-    r"""(?P<comment>/\*.*?(?:\*/|\Z)|//[^\n]*)|(?P<name>[A-Za-z_]\w*)|\d\w*|"(?:\\[^\n]|[^"\\\n])*"?|[-+&|<>=!]{1,2}|\S""",
+    r"""(?P<comment>/\*.*?(?:\*/|\Z)|//[^\n]*)|(?P<name>[A-Za-z_]\w*)|\d\w*|"""
+    r""""(?:\\[^\n]|[^"\\\n])*"?|[-+&|<>=!]{1,2}|\S""",
     re.S)
 KEYWORDS = frozenset(
     "break case continue default do else for goto if return sizeof static struct switch volatile "

@@ -65,7 +65,8 @@ GRADE_EACH = rf"""
 ({tree.LIST_OPERATIONS}) >../operations.txt 2>/dev/null
 for arch in {' '.join(ARCHES)}; do
 	staff=STAFF_$arch halves=HALVES_$arch
-	[ "$(cat ../build-$arch.status)" != 0 ] || STAFF=${{!staff}} /usr/bin/python3 -m grading.seeds $arch .. "$SEEDS" --lab $LAB ${{!halves}} &
+	[ "$(cat ../build-$arch.status)" != 0 ] || STAFF=${{!staff}} \
+		/usr/bin/python3 -m grading.seeds $arch .. "$SEEDS" --lab $LAB ${{!halves}} &
 done
 wait
 {CPU} >../graded.cpu
@@ -372,7 +373,8 @@ def grade(options: argparse.Namespace) -> int:
         try:
             ended = run(job, folder)
             whole = result(job, folder, ended)
-        except Exception as why:  # pylint: disable=broad-except  # whatever it is, the class has a result that says so
+        # whatever it is, the class has a result that says so
+        except Exception as why:  # pylint: disable=broad-except
             ended = walls.Ended(None, b"", b"")
             said = str(why) if isinstance(
                 why, NoWalls) else disk.why(why, folder) or clean(traceback.format_exc())[-2000:]

@@ -47,7 +47,8 @@ LIST_OPERATIONS = r"""
 for tools in riscv64 aarch64; do
 	for file in $FILES; do
 		object=$(ls -t build/${tools/aarch64/arm64}/lab*/${file%.*}.o 2>/dev/null | head -1)
-		[ ! "$object" ] || $tools-linux-gnu-objdump -d --no-show-raw-insn "$object" | awk -F'\t' 'NF > 1 { print $2 }'
+		[ ! "$object" ] || $tools-linux-gnu-objdump -d --no-show-raw-insn "$object" |
+			awk -F'\t' 'NF > 1 { print $2 }'
 	done
 done
 """

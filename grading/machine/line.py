@@ -236,7 +236,8 @@ class LineConsole:
         for at in range(0, len(line), CHUNK):
             chunk = line[at:at + CHUNK].encode()
             self._line.write(chunk)
-            if self._until(lambda came, n=len(chunk): len(came) >= n, QUIET) != chunk:  # type: ignore[misc]
+            if self._until(lambda came, n=len(chunk): len(came) >= n,  # type: ignore[misc]
+                           QUIET) != chunk:
                 self.retyped += 1
                 return False
         return True
@@ -290,7 +291,8 @@ class LineConsole:
             mark = b"#%d" % self._comment
             self._line.write(b"\x15" + mark + b"\r")
             end = mark + b"\r\n" + PROMPT.encode()
-            if self._until(lambda came: came.endswith(end), quiet).endswith(end):  # pylint: disable=cell-var-from-loop
+            # pylint: disable-next=cell-var-from-loop
+            if self._until(lambda came: came.endswith(end), quiet).endswith(end):
                 return
             if PANIC in self._tail:
                 self._until(lambda came: False, QUIET)  # what else it prints

@@ -195,8 +195,8 @@ def decoded(data: bytes, first: int = 0, running: bool = False) -> Iterator[Reco
     """
     at, end, new = 0, len(data) // SLOT.size, tuple.__new__
     while at < end:
-        kind, more, vcpu, level, trap, size, word, thread, addr, insns, a, b, c, d = SLOT.unpack_from(
-            data, at * SLOT.size)
+        (kind, more, vcpu, level, trap, size, word, thread, addr, insns,
+         a, b, c, d) = SLOT.unpack_from(data, at * SLOT.size)
         if running and not kind:
             return
         if kind > KINDS or more > MOST:

@@ -82,7 +82,8 @@ def moment(evidence: Evidence, finding: Finding) -> Moment:
 def _at(evidence: Evidence, index: int, **where: bool | int | None) -> Moment:
     before = [AS_MANY_THREADS if line.startswith(ONLY_READS) else line
               for _, line in evidence.typed[:max(index, 0)] if line != "poweroff"]
-    return Moment(before, evidence.typed[index][1] if 0 <= index < len(evidence.typed) else None, **where)  # type: ignore[arg-type]
+    line = evidence.typed[index][1] if 0 <= index < len(evidence.typed) else None
+    return Moment(before, line, **where)  # type: ignore[arg-type]
 
 
 def _line_at(evidence: Evidence, seq: int) -> int:
@@ -187,8 +188,9 @@ def schedule_under_gdb(kernel: Kernel, lab: int, name: str, out: Path, console: 
 def _of_schedule(schedule: Schedule, at: list[str]) -> str:
     """A text for the user of gdb: where each CPU is, and what the schedule does next."""
     change = schedule.change
-    goes = f"CPU {CHANGER} continues until {change.ends} returns or must wait; then both continue." if schedule.inside else (
-        f"CPU {CALLER}, until its call has returned; then both continue.")
+    goes = (f"CPU {CHANGER} continues until {change.ends} returns or must wait; then both continue."
+            if schedule.inside else
+            f"CPU {CALLER}, until its call has returned; then both continue.")
     return (
         f"\n{schedule}: CPU {CHANGER} runs '{change.line}' and is at {at[CHANGER]} (gdb's thread "
         f"{CHANGER + 1}); "

@@ -87,11 +87,13 @@ CONDITION = re.compile(r"\b(?:if|while) \(")
 NUMBER = re.compile(r"(?<![\w.])(0x[0-9a-fA-F]+|\d+)(?=[uUlL]*\b)")
 BARRIER = re.compile(r"\s*(?:smp_\w*mb|barrier)\(\);")
 WAITS = re.compile(
-    r"\s*(?:synchronize_\w+|arch_sync\w*|preempt_\w+|mutex_\w+|text_alias_(?:open|close)|shadow_users_\w+)\(.*\);"
+    r"\s*(?:synchronize_\w+|arch_sync\w*|preempt_\w+|mutex_\w+|text_alias_(?:open|close)|"
+    r"shadow_users_\w+)\(.*\);"
 )
 STORE = re.compile(r"\s*(?:(?:WRITE_ONCE|shadow_store)\(.*\)|[^=]* = .*);$")
 NO_STATEMENT = re.compile(
-    r"\s*(?:if|for|while|else|switch|case|do|[{}#;]|(?:const|struct|unsigned|long|int|u8|u16|u32|u64|bool|char|u?int\d+_t|static|extern)\b)"
+    r"\s*(?:if|for|while|else|switch|case|do|[{}#;]|"
+    r"(?:const|struct|unsigned|long|int|u8|u16|u32|u64|bool|char|u?int\d+_t|static|extern)\b)"
 )
 
 

@@ -254,7 +254,9 @@ def _parents(phase: Phase, span: Span, returned: list[UserEvent], keepers: Mappi
         return None
     return of_call(
         phase.name, span, f"when {span.name} returned, users looked for their entry data of "
-        f"{f'the call of {outer.name}' if outer else 'the next outer traced call, which does not exist'}. They found {found}, and must find {want} (value by user)",
+        + (f"the call of {outer.name}" if outer else
+           "the next outer traced call, which does not exist")
+        + f". They found {found}, and must find {want} (value by user)",
         _end_of(span),
         mistake="parent-off-by-one" if found and found == {n: value.get((span, n))
                                                            for n in found} else "")
@@ -390,7 +392,8 @@ MISTAKES = {
     "return-handlers-in-entry-order": "return handlers run in the order of the entry handlers",
     "slot-0-forgotten": "the user in slot 0 is not called at any return",
     "filter-change-unheard": "a filter that is written while the tracer is on has no effect",
-    "stale-handler-called": "the present owner of a slot is called for a frame of its earlier owner",
+    "stale-handler-called":
+        "the present owner of a slot is called for a frame of its earlier owner",
     "told-without-asking": "users are called at a return although they said no at the entry",
     "filter-not-asked": "users are called for functions that only another user's filter selects",
     "data-of-another-user": "a user finds the entry data of another user",

@@ -111,8 +111,8 @@ def refused(evidence: Evidence) -> Finding | None:
 
 
 def _refused(evidence: Evidence, was: Overwritten) -> Finding | None:
-    name, at, module, became = was.site.function.name, was.site.address, was.loaded.module, was.loaded.word(
-        was.after, was.site.address)
+    name, at, module = was.site.function.name, was.site.address, was.loaded.module
+    became = was.loaded.word(was.after, was.site.address)
     other, sites = f"the call site of {name} held another word than its record says", {
         s.address
         for s in module.sites
@@ -235,8 +235,9 @@ def _held_wrong(evidence: Evidence, was: Held) -> Finding | None:
     for site in module.sites:
         word = was.loaded.word(was.loaded.traced, site.address)
         if (word == nop) != (was.ops > 1):
-            why = "two ops that may change pc selected its functions, so they are never traced" if was.ops > 1 else (
-                "one op that may change pc selected its functions, so each site must call it")
+            why = ("two ops that may change pc selected its functions, so they are never traced"
+                   if was.ops > 1 else
+                   "one op that may change pc selected its functions, so each site must call it")
             return Finding(
                 f"{module.name} was loaded while {why}", site=[
                     f"{site.function.name} at {site.address:#x}",
@@ -429,7 +430,8 @@ MISTAKES = {
     "callback",
     "filter-keeps-the-dead": "filters keep functions of a removed module",
     "frames-not-searched": "a module is removed while a call in flight will return through it",
-    "callers-not-searched": "the return addresses of shadow frames are not compared with the module",
+    "callers-not-searched":
+        "the return addresses of shadow frames are not compared with the module",
     "top-frame-alone-searched": "only the top shadow frame of each thread is compared with the "
     "module",
     "site-not-read": "a module's call site is written, whatever word it holds",

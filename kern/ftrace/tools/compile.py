@@ -27,7 +27,8 @@ STOPPED = {
     r"CPU time limit exceeded|Killed signal": f"it was stopped after {LIMITS.processor} seconds",
     r"File size limit exceeded|[Ff]ile too (big|large)": f"what it writes is larger than "
     f"{LIMITS.file >> 20} MiB",
-    r"out of memory|memory exhausted|[Cc]annot allocate memory": f"it needs more than {LIMITS.memory >> 20} MiB of memory",
+    r"out of memory|memory exhausted|[Cc]annot allocate memory":
+        f"it needs more than {LIMITS.memory >> 20} MiB of memory",
     r"signal terminated program": "it died of what it read"
 }
 

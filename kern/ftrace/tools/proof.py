@@ -36,7 +36,8 @@ TARGET = re.compile(r"<([^>+]+)(?:\+0x[0-9a-f]+)?>")
 SECTION = re.compile(r"^Disassembly of section (\S+):$")
 RELOCATED = re.compile(
     r"\tR?[0-9a-f]+: "
-    r"R_(?:RISCV_(?:CALL|CALL_PLT|JAL|BRANCH)|AARCH64_(?:CALL26|JUMP26|CONDBR19|TSTBR14))\t([^+\s]+)(?:\+0x([0-9a-f]+))?"
+    r"R_(?:RISCV_(?:CALL|CALL_PLT|JAL|BRANCH)|AARCH64_(?:CALL26|JUMP26|CONDBR19|TSTBR14))"
+    r"\t([^+\s]+)(?:\+0x([0-9a-f]+))?"
 )
 
 
