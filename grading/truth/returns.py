@@ -15,7 +15,6 @@ from functools import cache
 from typing import TYPE_CHECKING
 
 from grading.elf.elf import Kernel, Site
-from grading.elf.names import listed
 from grading.machine.observer import Record
 
 if TYPE_CHECKING:
@@ -95,7 +94,7 @@ def calls_to(kernel: Kernel, name: str | tuple[str, ...],
     targets = {
         f.start
         for f in kernel.functions
-        if (f.name == listed(name) if isinstance(name, str) else f.name.startswith(name))
+        if (f.name == kernel.named(name) if isinstance(name, str) else f.name.startswith(name))
     }
     lo, hi = extent or kernel.text
     return [a for target in targets for a, link in _jumps(kernel)[target] if link and lo <= a < hi]
