@@ -60,7 +60,7 @@ void console_panic_mode(void); /* from now on print without the lock: for panics
  */
 void __noreturn panic(const char *fmt, ...) __printf(1, 2);
 struct panic_hook {
-	void (*fn)(const char *fmt, va_list args) __noreturn;
+	void __noreturn (*fn)(const char *fmt, va_list args);
 };
 #define PANIC_HOOK(f) TABLE_ENTRY(const struct panic_hook, panic_hook, f##_hook) = {f}
 

@@ -123,6 +123,7 @@ void panic(const char *fmt, ...)
 	va_start(args, fmt);
 	TABLE_FOR_EACH(const struct panic_hook, panic_hook, hook)
 		hook->fn(fmt, args);
+	va_end(args);
 	irq_disable(); /* nothing that reports a panic is linked */
 	for (;;)
 		cpu_idle_wait();

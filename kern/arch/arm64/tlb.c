@@ -1,5 +1,5 @@
 /* The translations that CPUs have cached, arm64: their maintenance is broadcast. */
-#include "arch.h"
+#include "current.h"
 
 notrace void arch_tlb_flush(void)
 {

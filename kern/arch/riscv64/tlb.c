@@ -2,7 +2,7 @@
  * The translations that CPUs have cached, riscv64: each hart discards its own, the others through
  * SBI.
  */
-#include "arch.h"
+#include "current.h"
 
 #define RFENCE_SFENCE_VMA 1
 
