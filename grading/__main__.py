@@ -273,15 +273,16 @@ def take_copies(options: argparse.Namespace) -> None:
     shutil.rmtree(copies, ignore_errors=True)
     for arch in options.arch:
         shared, into = options.kernels / arch, copies / arch
-        # without a variant it is a link to that of a kernel
-        folder = (shared / options.variant / KERNEL_FILES[0]).resolve().parent
-        if not (folder / KERNEL_FILES[0]).exists():
+        folder = shared / options.variant
+        # Without a variant it has links to a kernel's files, and none to its recordmcount.
+        linked = (folder / KERNEL_FILES[0]).resolve().parent
+        if not (linked / KERNEL_FILES[0]).exists():
             raise Refused(f"{Verdict.BUILD.value}: there is no kernel for {arch}; type make")
+        of_kernel = [folder / name if (folder / name).exists() else linked / name
+                     for name in KERNEL_FILES]
         into.mkdir(parents=True)
         with no_build(shared):
-            for file in [
-                    *(folder / name for name in KERNEL_FILES), *(shared / name for name in SHARED)
-            ]:
+            for file in [*of_kernel, *(shared / name for name in SHARED)]:
                 if file.is_dir():
                     shutil.copytree(file, into / file.name)
                 elif file.exists():

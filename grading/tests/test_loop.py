@@ -383,7 +383,7 @@ class TestUnderGdb(UnderGdb):
                     self.said)
                 assert found, self.said
                 name, _, offset = found[1].partition("+")
-                for cpu, address in ((0, kernel.symbol(name) + int(offset, 16)),
+                for cpu, address in ((0, kernel.address_of(name) + int(offset, 16)),
                                      (1, kernel.symbol("op_see"))):
                     self.ask(gdb, f"thread {cpu + 1}")
                     self.assertIn(f"{address:#x}", self.ask(gdb, "p/x $pc"))
