@@ -5,12 +5,10 @@ It imports no other program of this folder, so the harness can import it too.
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from elftools.elf.elffile import ELFFile  # type: ignore[import]
-from elftools.elf.enums import ENUM_ST_INFO_TYPE, ENUM_ST_SHNDX  # type: ignore[import]
 
 ENTRIES = "__patchable_function_entries"
 ALLOC = 2  # section flag
@@ -25,20 +23,12 @@ class Symbol(NamedTuple):
     section: str  # or SHN_UNDEF, SHN_ABS, ...
 
 
-KINDS = {number: kind for kind, number in ENUM_ST_INFO_TYPE.items()}
-PLACES = {number: place for place, number in ENUM_ST_SHNDX.items()}
-
-
-def _symbols(table: Any, sections: list[str]) -> Iterator[Symbol]:
-    """All symbols. pyelftools' iter_symbols() takes ten times as long, and every build and grade
-    reads those of the kernel several times."""
-    names = table.stringtable.data()
-    for name_at, info, _, at, value, size in struct.iter_unpack("<IBBHQQ", table.data()):
-        section = PLACES.get(at) or (sections[at] if at < len(sections) else str(at))
-        kind = str(KINDS.get(info & 15, info & 15))
-        name = section if kind == "STT_SECTION" else (
-            names[name_at:names.index(0, name_at)].decode(errors="replace"))
-        yield Symbol(name, value, size, kind, not info >> 4, section)
+def _symbol(entry: Any, sections: list[str]) -> Symbol:
+    info, at = entry["st_info"], entry["st_shndx"]
+    section = sections[at] if isinstance(at, int) and at < len(sections) else str(at)
+    name = section if info["type"] == "STT_SECTION" else entry.name
+    return Symbol(name, int(entry["st_value"]), int(entry["st_size"]), str(info["type"]),
+                  info["bind"] == "STB_LOCAL", section)
 
 
 class Elf:
@@ -48,7 +38,8 @@ class Elf:
             elf = ELFFile(file)
             sections = list(elf.iter_sections())
             names = [section.name for section in sections]
-            self.table = list(_symbols(elf.get_section_by_name(".symtab"), names))
+            entries = elf.get_section_by_name(".symtab").iter_symbols()
+            self.table = [_symbol(entry, names) for entry in entries]
             self.loaded = [(int(s["sh_addr"]), bytes(s.data())) for s in sections
                            if s["sh_type"] == "SHT_PROGBITS" and s["sh_flags"] & ALLOC]
             # What ENTRIES holds: in a kernel the addresses; in an object each symbol and addend.
