@@ -15,8 +15,8 @@ lint: cppcheck rooms shellcheck mypy ## cppcheck, shellcheck, mypy, and that roo
 ## other in one direction
 cppcheck: $(setup)
 	+@$(call build,build/riscv64,kern/kernel.mk ARCH=riscv64 build/riscv64/include/.links)
-	@$(cppcheck) -Ikern $(addprefix -I,$(kern_rooms) $(ftrace_rooms)) -Ikern/shell -I build/riscv64/include \
-	-D__riscv -D__riscv_xlen=64 kern qemu
+	@$(cppcheck) -Ikern $(addprefix -I,$(kern_rooms) $(ftrace_rooms) kern/shell) \
+	-I build/riscv64/include -D__riscv -D__riscv_xlen=64 kern qemu
 # These labs' kernels have all files between them.
 rooms := $(foreach lab,2 3 5 8,$(ARCHS:%=build/%/lab$(lab)))
 rooms: $(setup)

@@ -7,7 +7,7 @@
  *	irq.c, irq.h	interrupts by number, interrupts between CPUs, the clock
  *	smp.c, cpu.h	calls from one CPU to another
  *	watchdog.c	names the CPUs that are stuck
- *	<arch>/		switch.S, timer.c; irqchip.c and the controllers behind it; firmware.c
+ *	<arch>/		switch.S, timer.c; irqchip.c and other interrupt controllers; firmware.c
  *
  * The trap's entry (trap/) calls irq_enter(), a handler of irq.c, and irq_exit(), which may
  * switch threads. All later rooms create threads, wait and lock here. This room calls base/ and

@@ -924,7 +924,8 @@ def instructions(kernel: Kernel, function: str) -> range:
 
 @cache
 def kernel_of(run: Run) -> Kernel:
-    return Kernel(run.machine.image_path().with_name("callsite.elf"), run.machine.arch, any_name=True)
+    elf = run.machine.image_path().with_name("callsite.elf")
+    return Kernel(elf, run.machine.arch, any_name=True)
 
 
 def compressed() -> Step:

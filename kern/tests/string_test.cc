@@ -123,3 +123,27 @@ TEST(numbers, whole_texts_alone_are_numbers)
 		EXPECT_EQ(c.value, v) << c.text;
 	}
 }
+
+TEST(Number, WithASign)
+{
+	struct {
+		const char *text;
+		int err;
+		s64 value;
+	} cases[] = {
+		{"5", 0, 5},
+		{"+5", 0, 5},
+		{"-0x10\n", 0, -16},
+		{"9223372036854775807", 0, INT64_MAX},
+		{"9223372036854775808", -ERANGE, 0},
+		{"-9223372036854775808", 0, INT64_MIN},
+		{"-9223372036854775809", -ERANGE, 0},
+		{"-", -EINVAL, 0},
+		{"--1", -EINVAL, 0},
+	};
+	for (auto &c : cases) {
+		s64 v = 0;
+		EXPECT_EQ(c.err, kstrtos64(c.text, 0, &v)) << c.text;
+		EXPECT_EQ(c.value, v) << c.text;
+	}
+}

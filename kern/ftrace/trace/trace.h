@@ -19,10 +19,8 @@
  * profile.c and trace_stack.c (the stack tracer) write no events: they have files of
  * their own.
  *
- * This room uses ring/, tracefs/, core/, ops/ and graph/. It also uses functions of files/
- * that tracefs.h and core/ declare: ftrace_name(), ftrace_set_filter(), the files of
- * options and filters. files/ and probe_events/ call this room, and modules/ calls
- * profile_forget_modules().
+ * This room uses all rooms before it in stages.mk. files/ and probe_events/ call it, and
+ * modules/ calls profile_forget_modules().
  */
 #ifndef FTRACE_TRACE_H
 #define FTRACE_TRACE_H

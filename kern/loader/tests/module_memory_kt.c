@@ -199,8 +199,8 @@ static void visit_module(void *arg)
 }
 
 /*
- * The pages behind the addresses change from round to round: a stale translation or instruction
- * would be seen.
+ * Each round maps other pages at these addresses, so a stale translation or instruction would be
+ * seen.
  */
 static void test_rounds(void)
 {
