@@ -1,4 +1,5 @@
 """The proof, tried on small kernels in which each kind of violation is planted."""
+import re
 import subprocess
 import sys
 import tempfile
@@ -214,6 +215,31 @@ class Proof(unittest.TestCase):
                 with tempfile.TemporaryDirectory() as name:
                     elf = kernel(arch, {"traced": "nop\n{ret}"}, Path(name))
                     proof.prove(proof.load(arch, elf), proof.Rules())
+
+
+# The definition of a callback (ftrace_func_t), or of a handler of function_graph, and its name.
+CALLBACK = re.compile(
+    r"^(?:[\w ]+[ *\n])?(\w+)\((?:"
+    r"unsigned long \w+, unsigned long \w+,\s+struct ftrace_ops \*\w+,\s+struct ftrace_regs "
+    r"\*\w+|struct ftrace_graph_(?:ent|ret) \*\w+,\s+struct fgraph_ops \*\w+(?:,\s+struct "
+    r"ftrace_regs \*\w+)?)\)\s*\{", re.M)
+
+
+class CallbacksOfTheTracer(unittest.TestCase):
+    def test_each_is_in_the_rules(self) -> None:
+        """The proof follows a callback only if the rules name it: without them nothing would show
+        that it calls no traced function."""
+        sources = [path for path in (ROOT / "kern/ftrace").rglob("*.c")
+                   if "tests" not in path.relative_to(ROOT).parts]
+        callbacks = {name: path.relative_to(ROOT) for path in sources
+                     for name in CALLBACK.findall(path.read_text())}
+        for name in ("function_trace_call", "trace_graph_entry", "trace_graph_gone"):
+            self.assertIn(name, callbacks, "this test finds nothing")
+        rules = (ROOT / "kern/ftrace/tools/indirect-calls").read_text()
+        targets = set(re.findall(r"\w+", " ".join(re.findall(r"^\w+:(.*)", rules, re.M))))
+        self.assertEqual([f"{path}: {name}" for name, path in callbacks.items()
+                          if name not in targets], [],
+                         "callbacks that kern/ftrace/tools/indirect-calls does not list")
 
 
 if __name__ == "__main__":
