@@ -173,6 +173,17 @@ x = lambda y: [z for z in y]
         ]
         self.assertEqual([], found)
 
+    def test_each_event_has_a_number_of_its_own(self) -> None:
+        """The printer of an event is found by it; events of probes have those from FIRST_ID on."""
+        text = (ROOT / "kern/ftrace/trace/event_type.h").read_text()
+        numbers = [int(number) for number in re.findall(r"^\tTRACE_\w+ = (\d+),", text, re.M)]
+        self.assertGreater(len(numbers), 5)
+        self.assertEqual([n for n, times in Counter(numbers).items() if times > 1], [])
+        first, = (int(number) for path in product("kern/ftrace/*.c")
+                  for number in re.findall(r"^#define FIRST_ID (\d+)", (ROOT / path).read_text(),
+                                           re.M))
+        self.assertLess(max(numbers), first)
+
     def test_every_macro_is_used(self) -> None:
         sources = [
             path for path in files("kern", "boot", "labs")

@@ -1,8 +1,8 @@
 /*
  * Each event is declared once, as a list of fields in this header.
  * TRACE_ENTRY() makes the structure from the list. TRACE_EVENT(), in the file
- * that prints the event, makes an entry of the table of event types from the
- * same list, and the file events/ftrace/<name>/format (tracefs.h).
+ * that prints the event and that includes tracefs.h, makes an entry of the table of
+ * event types from the same list, and the file events/ftrace/<name>/format.
  * trace_print_event() finds the printer in that table:
  *
  *	#define FUNCTION_FIELDS(_) _(wide, unsigned long, ip) _(wide, unsigned long, parent_ip)
