@@ -6,12 +6,12 @@
 #
 #   STAFF=3,4            the staff's objects in the place of labs that were not finished; 4.1: of a half of lab 4
 staffed := $(subst $(comma), ,$(STAFF))
-halves := $(notdir $(wildcard labs/staff/riscv64/lab$(stage)/$(stage).*))
+halves := $(notdir $(wildcard labs/staff/$(firstword $(ARCHS))/lab$(stage)/$(stage).*))
 # While a file of the second half is as handed out, the kernel is linked with the staff's objects for that half.
 waiting := $(if $(halves),$(filter-out $(staffed),$(shell $(PYTHON) labs/begun.py --waiting $(stage))))
 staffed += $(waiting)
 ifneq ($(strip $(staffed)),)
-staff_labs := $(sort $(notdir $(wildcard labs/staff/riscv64/lab$(stage)/*)))
+staff_labs := $(sort $(notdir $(wildcard labs/staff/$(firstword $(ARCHS))/lab$(stage)/*)))
 ifeq ($(wildcard labs/staff),)
 $(error STAFF=$(STAFF): this tree has no objects of the staff's; make handout puts them into the students')
 endif

@@ -26,7 +26,7 @@ ftrace_lab.8 := $(ftrace_lab.7) probe_exports.c \
 
 # The rooms (README.md): a file's name says it in all of them.
 ftrace_rooms := $(addprefix kern/ftrace/,ring tracefs core ops filters graph probes trace files modules probe_events)
-ftrace_headers := $(wildcard $(addsuffix /*.h,$(ftrace_rooms) kern/ftrace/riscv64 kern/ftrace/arm64))
+ftrace_headers := $(wildcard $(addsuffix /*.h,$(ftrace_rooms) $(ARCHS:%=kern/ftrace/%)))
 ftrace_c := $(wildcard $(addsuffix /*.c,$(ftrace_rooms)))
 
 ftrace_staged := $(sort $(foreach lab,$(STAGES),$(ftrace_lab.$(lab))))
@@ -36,8 +36,6 @@ ftrace_common := $(filter-out $(addprefix %/,$(ftrace_staged)),$(ftrace_c))
 # $(call ftrace_files,arch,lab)
 ftrace_files = $(ftrace_common) $(filter $(addprefix %/,$(filter-out $(ftrace_per_arch),$(ftrace_lab.$2))),$(ftrace_c)) \
 	$(addprefix kern/ftrace/$1/,$(filter $(ftrace_per_arch),$(ftrace_lab.$2)))
-ftrace_src.riscv64 = $(call ftrace_files,riscv64,$(stage))
-ftrace_src.arm64 = $(call ftrace_files,arm64,$(stage))
 
 # Tests inside the kernel (TESTS=1): those of every stage, then of this one.
 ftrace_tests = $(filter-out $(ftrace_staged_tests),$(wildcard kern/ftrace/tests/*_kt.c)) \
