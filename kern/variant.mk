@@ -12,8 +12,9 @@ include kern/ftrace/stages.mk kern/rooms.mk
 LAST_LAB := $(lastword $(STAGES))
 stage := $(or $(LAB),$(START),$(if $(filter mcount,$(HOOK)),3,$(LAST_LAB)))
 hook := $(if $(filter 1 2 3,$(stage)),mcount,entry)
-has_modules := $(filter 7 8,$(stage))
-has_probes := $(filter 8,$(stage))
+# The stages whose lists in stages.mk have modules, and probes.
+has_modules := $(filter ftrace_module.c,$(ftrace_lab.$(stage)))
+has_probes := $(filter kprobes.c,$(ftrace_lab.$(stage)))
 app_name := $(basename $(notdir $(APP)))
 module_name := $(basename $(notdir $(MODULE)))
 
