@@ -38,7 +38,7 @@ INSTRUCTORS = re.compile(
     r"labs/(?!\d+-[^/]+/(?!wrong/|equivalent$)|(student|staff|begun|handed_in)\.mk$|begun\.py$)|"
     r"grading/(tests/|classroom/|"
     r"selftest/(edits|wrong|mutants|mutations|class_of|handed_out)\.py$)|"
-    r"\.ci/run$|docs/(instructors|platforms)\.md$|"
+    r"\.ci/run$|docs/(add|instructors|platforms)\.md$|"
     rf"({'|'.join((WALK, DIRECT, FPROBE))})\.c$")
 STAGES = re.compile(r"^STAGES := .*$", re.M)
 # The host test of lab 5 that is linked with earlier labs.
@@ -231,7 +231,7 @@ def hand_out(out: Path, labs: str, stages: dict[int, list[str]]) -> int:
         write(out, name, start.get(name, 0))
     for name in CONTENTS:
         (out / name).write_text("".join(line for line in (ROOT / name).open()
-                                        if not re.search(r"(instructors|platforms)\.md", line)))
+                                        if not re.search(r"\b(add|instructors|platforms)\.md", line)))
     (out / "README.md").write_text(readme(last))
     mk = out / "kern/ftrace/stages.mk"
     mk.write_text(STAGES.sub("STAGES := " + " ".join(map(str, range(1, last + 1))), mk.read_text()))

@@ -275,6 +275,20 @@ class ThisBook(unittest.TestCase):
                 self.assertTrue(re.search(rf"\b{word}s?\b", text))
                 self.assertRegex(entry, r"\b[Ll]abs?\s\d|all\slabs")
 
+    def test_every_path_that_a_text_names_is_there(self) -> None:
+        """In prose and in code; <arch> and NAME stand for any name."""
+        if pages.Book(ROOT, ROOT).handed_out:
+            self.skipTest("the handed-out tree lacks files")
+        path = re.compile(r"(?<![\w/.-])((?:boot|docs|grading|kern|labs|qemu|\.ci)/"
+                          r"[\w./*<>-]*[\w/*>])")
+        texts = [*ROOT.glob("docs/*.md"), *ROOT.glob("labs/*.md"), *ROOT.glob("labs/*/handout.md"),
+                 *ROOT.glob("kern/**/README.md"), ROOT / "README.md"]
+        named = [(text, name) for text in texts for name in path.findall(text.read_text())]
+        self.assertIn((ROOT / "docs/add.md", "kern/arch/<arch>/irqchip.c"), named)
+        self.assertEqual([
+            f"{text.relative_to(ROOT)}: {name}" for text, name in named
+            if not any(ROOT.glob(re.sub(r"<\w+>|\bNAME\b", "*", name).rstrip("/")))], [])
+
     def test_every_page_is_in_the_contents(self) -> None:
         contents = (ROOT / "docs/mkdocs.yml").read_text()
         for page in (ROOT / "docs").glob("*.md"):
