@@ -31,7 +31,7 @@ def inside(*folders: str, but: tuple[str, ...] = ()) -> Callable[[str], bool]:
 
 
 FETCH = tuple(f"kern/ftrace/{arch}/fetch.h" for arch in ARCHES)
-EVENTS = ("kern/ftrace/probe_events/", *FETCH)
+EVENTS = ("kern/ftrace/events/", *FETCH)
 # What is only there for modules and probes, though another room or an architecture has it.
 MODULES = ("kern/ftrace/modules/", "kern/ftrace/filters/mod_filter", "kern/module.h",
            "kern/loader/", "kern/ftrace/probes/", "kern/breakpoint.h",

@@ -5,7 +5,7 @@
  */
 #include "cpu.h"
 #include "asm-ftrace/regs.h"
-#include "tracer.h"
+#include "ftrace_internal.h"
 
 #define DEFINE(name, value) __asm__ volatile("\n->" #name " %0" : : "i"(value))
 

@@ -30,7 +30,7 @@ from qemu.isa import ARCHES, ISAS  # noqa: E402
 
 # A file that would show a student how to do a lab is included only as an object, for each stage
 # that links it.
-WALK, DIRECT, FPROBE = ("kern/ftrace/graph/graph_walk", "kern/ftrace/trace/trace_graph_direct",
+WALK, DIRECT, FPROBE = ("kern/ftrace/graph/fgraph_one_walk", "kern/ftrace/trace/trace_graph_direct",
                         "kern/ftrace/probes/fprobe")
 HIDDEN = ((5, WALK), (6, DIRECT), (7, DIRECT), (8, DIRECT), (8, FPROBE))
 CONTENTS = ("docs/index.md", "docs/mkdocs.yml")  # a line for each page

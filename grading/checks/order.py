@@ -49,7 +49,7 @@ def steps(evidence: Evidence) -> list[Step]:
     stores."""
     found = []
     for (first, line), (last, _) in pairwise(evidence.typed):
-        if re.match("(op|graph|echo) ", line):
+        if re.match("(op|fgraph_op|echo) ", line):
             writes = tuple(word for r in between(evidence.truth.writes, first, last)
                            if r.kind == Kind.WRITE for word in words(r))
             found += [Step(line, first, last, writes)] if writes else []

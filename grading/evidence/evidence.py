@@ -95,7 +95,7 @@ class User:
 
 @dataclass(frozen=True)
 class HandUser:
-    """A user of function_graph that the shell's `graph` command registered."""
+    """A user of function_graph that the shell's `fgraph_op` command registered."""
 
     number: int
     kind: str  # see, keep, skip
@@ -123,7 +123,7 @@ class Phase:
     files: dict[str, str] = field(default_factory=dict)
     # of function_graph; `filter` is then the union of their filters
     users: list[User] = field(default_factory=list)
-    # the users that the shell's `graph` command registered
+    # the users that the shell's `fgraph_op` command registered
     hands: list[HandUser] = field(default_factory=list)
     refused: str = ""  # what the shell printed when one user too many was registered
     rewritten: str = ""  # the filter with which all users began, if each of them then wrote its own

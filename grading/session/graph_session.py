@@ -171,16 +171,16 @@ class GraphSession(Session):
         self._evidence.phases.append(phase)
         self._say(f"{phase.name}: workload {seed:016x}")
         for user in users:
-            self._quiet(machine, f"graph {user.number} {user.kind} {user.filter}")
-        phase.refused = machine.console.command(f"graph {HANDS} see wl_*")
+            self._quiet(machine, f"fgraph_op {user.number} {user.kind} {user.filter}")
+        phase.refused = machine.console.command(f"fgraph_op {HANDS} see wl_*")
         self._enabled(machine, phase)
         with self._recorded(machine, phase):
             phase.output = self._workload(machine, seed)
-        self._quiet(machine, "graph 0 off")
+        self._quiet(machine, "fgraph_op 0 off")
         # now a slot in the middle is given to a new user
-        self._quiet(machine, f"graph 0 see {BEFORE}")
+        self._quiet(machine, f"fgraph_op 0 see {BEFORE}")
         for user in users:
-            self._quiet(machine, f"graph {user.number} off")
+            self._quiet(machine, f"fgraph_op {user.number} off")
 
     def _slot_again(self, machine: Run) -> None:
         """A slot gets a second owner while a thread sleeps in a call with a frame of the first
@@ -190,10 +190,10 @@ class GraphSession(Session):
         self._say("a slot gets a new user while a thread sleeps")
         first = observer.written()
         with observer.recording():
-            self._quiet(machine, "graph 0 keep sleep_ns time_main")
+            self._quiet(machine, "fgraph_op 0 keep sleep_ns time_main")
             job = self._asleep(machine, f"time sleep {FOR_EVER}")
             machine.console.command(
-                f"graph 0 off; graph 1 see sleep_ns printk; kill {job}; wait; graph 1 off",
+                f"fgraph_op 0 off; fgraph_op 1 see sleep_ns printk; kill {job}; wait; fgraph_op 1 off",
                 WORKLOAD_SECONDS)
         self._evidence.slot_again = (first, observer.written())
 
@@ -217,9 +217,9 @@ class GraphSession(Session):
     def _walk(self, machine: Run) -> None:
         """Print the stack of a thread that sleeps in a call whose return is patched."""
         self._say("a stack with a patched return in it")
-        self._quiet(machine, "graph 0 see sleep_ns")
+        self._quiet(machine, "fgraph_op 0 see sleep_ns")
         job = self._asleep(machine, f"sleep {FOR_EVER}")
-        self._quiet(machine, "graph 0 off")
+        self._quiet(machine, "fgraph_op 0 off")
         machine.console.command(f"kill {job}; wait", WORKLOAD_SECONDS)
 
     def _asleep(self, machine: Run, program: str) -> str:

@@ -324,7 +324,7 @@ class Swept(unittest.TestCase):
 
     def test_slots_that_do_not_end_behind_the_last_one(self) -> None:
         e = self.forged()
-        left = next(s for s in order.steps(e) if s.line == "graph 0 off")
+        left = next(s for s in order.steps(e) if s.line == "fgraph_op 0 off")
         e.truth.known = {}
         e.truth.writes = sorted([
             *e.truth.writes, left.writes[-1]._replace(v=(e.kernel.symbol("fgraph_slots"), 3, 0, 0))

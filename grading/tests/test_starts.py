@@ -65,7 +65,7 @@ class Handout(handed_out.HandedOutTree):
         for name in files:
             self.assertNotRegex(
                 name,
-                r"/wrong/|/equivalent$|^grading/(tests/|selftest/(edits|wrong|muta|class_of|handed_out))|instructor\.mk|handout\.py|(trace_graph_direct|graph_walk)\.c|\b(add|instructors|platforms)\.md|^\.ci/run"
+                r"/wrong/|/equivalent$|^grading/(tests/|selftest/(edits|wrong|muta|class_of|handed_out))|instructor\.mk|handout\.py|(trace_graph_direct|fgraph_one_walk)\.c|\b(add|instructors|platforms)\.md|^\.ci/run"
             )
         for name in ("docs/index.md", "docs/mkdocs.yml"):
             self.assertNotRegex((self.out / name).read_text(),

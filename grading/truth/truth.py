@@ -33,7 +33,7 @@ RARE = {
 }
 RARE_PLACES = ("ftrace_graph_stop", "rare_home_f", "rare_home_c", "rare_home_a", "rare_lost")
 AT_ENTRY, AT_RETURN, OF_PARENT = range(3)
-HANDS = ("hand_entry", "hand_return")  # the handlers of a user that the program graph registered
+HANDS = ("hand_entry", "hand_return")  # the handlers of a user that fgraph_op registered
 # Of kern/apps/registers.c: the call, its tracer, and where the call returns to.
 PATTERN_CALL, PATTERN_TRACER, PATTERN_BACK = "registers_out", "registers_tracer", "registers_back"
 # the functions that a batch calls

@@ -25,7 +25,7 @@ APP("", "call a traced function with a pattern in every register, for grading");
 #include "cpu.h"
 #include "errno.h"
 #include "lib/pattern.h"
-#include "tracer.h"
+#include "ftrace_internal.h"
 
 void entry_elsewhere(void), entry_through(void);
 

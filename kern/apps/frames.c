@@ -25,7 +25,7 @@ APP("", "interrupt a traced call at each of the tracer's instructions, for gradi
 #include "irq.h"
 #include "lib/pattern.h"
 #include "shadow.h"
-#include "tracer.h"
+#include "ftrace_internal.h"
 #include "unwind.h"
 
 #ifdef __riscv

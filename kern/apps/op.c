@@ -24,7 +24,7 @@ APP("0..7 see|add|patch|hold|off ..", "ops on the workload: watch, change argume
 #include "ksyms.h"
 #include "lib/pattern.h"
 #include "string.h"
-#include "tracer.h"
+#include "ftrace_internal.h"
 
 #define OPS 8
 

@@ -26,7 +26,7 @@ APP("[leave]",
 #include "irq.h"
 #include "lib/pattern.h"
 #include "shadow.h"
-#include "tracer.h"
+#include "ftrace_internal.h"
 #include "unwind.h"
 
 static struct ftrace_filter filter;

@@ -14,7 +14,7 @@
 #include "errno.h"
 #include "ftrace.h"
 #include "lib/pattern.h"
-#include "tracer.h"
+#include "ftrace_internal.h"
 
 APP("[seed]", "call _mcount with a pattern in every register, for grading");
 

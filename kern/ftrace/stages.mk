@@ -16,16 +16,16 @@ ftrace_lab.2 := mcount.S static.c records.c table.c functions.c
 ftrace_lab.3 := mcount.S mcount_caller.S islands.S records.c table.c set.c functions.c patch.c dynamic.c single.c filter.c filter_files.c glob.c
 ftrace_lab.4 := caller.S islands.S records.c table.c set.c functions.c patch.c dynamic.c ops.c hash.c filter.c filter_files.c glob.c instances.c trace_stack.c
 ftrace_graph := graph.S shadow.c shadow_frame.c shadow_room.c shadow_var.c trace_graph.c trace_graph_output.c trace_args.c ring_region.c last_boot.c
-ftrace_lab.5 := $(ftrace_lab.4) $(ftrace_graph) graph_caller.S fgraph_one.c graph_walk.c
+ftrace_lab.5 := $(ftrace_lab.4) $(ftrace_graph) graph_caller.S fgraph_one.c fgraph_one_walk.c
 ftrace_lab.6 := $(ftrace_lab.4) $(ftrace_graph) fgraph.c trace_graph_direct.c profile.c
 ftrace_modules := trampoline.c ftrace_module.c module_records.c mod_filter.c ftrace_exports.c
 ftrace_lab.7 := $(ftrace_lab.6) $(ftrace_modules)
 ftrace_lab.8 := $(ftrace_lab.7) probe_exports.c \
 	kprobes.c kprobe_hit.c kprobe_text.c sites.c fprobe.c kretprobe.c livepatch.c \
-	probe_parse.c event_filter.c probe_fetch.c probe_print.c probe_events.c probe_files.c error_log.c
+	probe_parse.c event_filter.c probe_fetch.c probe_print.c trace_probe.c probe_files.c error_log.c
 
 # The rooms (README.md): a file's name says it in all of them.
-ftrace_rooms := $(addprefix kern/ftrace/,ring tracefs core ops filters graph probes trace files modules probe_events)
+ftrace_rooms := $(addprefix kern/ftrace/,ring tracefs core ops filters graph probes trace files modules events)
 ftrace_headers := $(wildcard $(addsuffix /*.h,$(ftrace_rooms) $(ARCHS:%=kern/ftrace/%)))
 ftrace_c := $(wildcard $(addsuffix /*.c,$(ftrace_rooms)))
 
@@ -56,7 +56,7 @@ ftrace_cflags.arm64 := -fno-jump-tables
 # function_trace_call() is a leaf without a frame of its own: 5 instructions less an event.
 # Each of the graph's handlers, which are called through a pointer, saves as much.
 # The frame pointer stays the caller's in all of them, so that stack walks work.
-ftrace_leaves := %/kern/ftrace/trace/trace_function.o %/kern/ftrace/trace/trace_graph_direct.o %/kern/ftrace/graph/fgraph.o %/kern/ftrace/probes/kprobes.o %/kern/ftrace/probes/kprobe_hit.o %/kern/ftrace/probes/fprobe.o %/kern/ftrace/probes/kretprobe.o %/kern/ftrace/probe_events/probe_fetch.o %/kern/ftrace/graph/shadow_frame.o %/kern/ftrace/trace/trace_graph.o
+ftrace_leaves := %/kern/ftrace/trace/trace_function.o %/kern/ftrace/trace/trace_graph_direct.o %/kern/ftrace/graph/fgraph.o %/kern/ftrace/probes/kprobes.o %/kern/ftrace/probes/kprobe_hit.o %/kern/ftrace/probes/fprobe.o %/kern/ftrace/probes/kretprobe.o %/kern/ftrace/events/probe_fetch.o %/kern/ftrace/graph/shadow_frame.o %/kern/ftrace/trace/trace_graph.o
 $(ftrace_leaves): ftrace_cflags.riscv64 += -fomit-frame-pointer -ffixed-s0
 $(ftrace_leaves): ftrace_cflags.arm64 += -fomit-frame-pointer -ffixed-x29
 # The patchers have no frame either: 5 instructions less for each site.

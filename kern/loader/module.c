@@ -207,13 +207,13 @@ struct inside {
 /* With all other CPUs stopped: is a thread in the module, or will one return to it? */
 static int look_inside(void *arg)
 {
-	struct inside *in = arg;
-	unsigned long start = in->m->base, end = in->m->end[MODULE_TEXT];
+	struct inside *inside = arg;
+	unsigned long start = inside->m->base, end = inside->m->end[MODULE_TEXT];
 	struct thread *t;
 
-	if (threads_inside(start, end, in->own, &t)) {
-		in->pid = t->pid;
-		memcpy(in->comm, t->comm, sizeof(in->comm));
+	if (threads_inside(start, end, inside->own, &t)) {
+		inside->pid = t->pid;
+		memcpy(inside->comm, t->comm, sizeof(inside->comm));
 		return 1;
 	}
 	return ftrace_returns_through(start, end);
@@ -238,14 +238,15 @@ static int look_stopped(int (*look)(void *), void *arg, struct reason *r)
 
 static void find_inside(const struct module *m, bool own, struct reason *r)
 {
-	struct inside in = {m, own, -1, ""};
-	int is = look_stopped(look_inside, &in, r);
+	struct inside inside = {m, own, -1, ""};
+	int found = look_stopped(look_inside, &inside, r);
 
-	if (is < 0)
+	if (found < 0)
 		return;
-	if (is && in.pid >= 0)
-		snprintf(r->text, sizeof(r->text), "thread %d (%s) is inside", in.pid, in.comm);
-	else if (is)
+	if (found && inside.pid >= 0)
+		snprintf(r->text, sizeof(r->text), "thread %d (%s) is inside", inside.pid,
+			 inside.comm);
+	else if (found)
 		strlcpy(r->text, "a traced call will return through it", sizeof(r->text));
 }
 
@@ -482,7 +483,7 @@ static int check_left(struct module *m)
 }
 
 /* The module stays: everything as before. */
-static void keep(struct module *m)
+static void keep_module(struct module *m)
 {
 	mutex_lock(&module_lock);
 	file_ops_end(&m->files);
@@ -508,7 +509,7 @@ static int call_exit(struct module *m)
 	if (!err && m->exit)
 		err = begin_call(m, run_exit, "rmmod");
 	if (err)
-		keep(m);
+		keep_module(m);
 	return err ?: m->thread ? end_call(m, &unused) : 0;
 }
 

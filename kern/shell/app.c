@@ -187,7 +187,7 @@ static struct file *file_of(int fd)
  * The open file @fd with a reference, so that another thread's close() does not free it;
  * done_with() drops it. NULL: @fd is not open.
  */
-static struct file *use(int fd)
+static struct file *file_hold(int fd)
 {
 	struct process *p = current->process;
 	struct file *f;
@@ -276,7 +276,7 @@ long read(int fd, void *buf, size_t n)
 	if (fd == 0) {
 		got = read_console(buf, n);
 	} else {
-		f = use(fd);
+		f = file_hold(fd);
 		got = done_with(f, f ? file_read(f, buf, n) : 0);
 	}
 	end_if_interrupted();
@@ -294,7 +294,7 @@ long write(int fd, const void *buf, size_t n)
 		console_write(buf, n);
 		return n;
 	}
-	f = use(fd);
+	f = file_hold(fd);
 	return done_with(f, f ? file_write(f, buf, n) : 0);
 }
 
@@ -310,7 +310,7 @@ int stat(const char *path, struct stat *st)
 
 int readdir(int fd, struct dirent *entry)
 {
-	struct file *f = use(fd);
+	struct file *f = file_hold(fd);
 	struct node n;
 	int found = done_with(f, f ? file_entry(f, &n, entry->name, sizeof(entry->name)) : 0);
 

@@ -1,6 +1,6 @@
 /*
  * arm64: the registers of a probed function by name and by number, and loads that may fault, for
- * probe_events/.
+ * events/.
  */
 #ifndef FTRACE_FETCH_H
 #define FTRACE_FETCH_H

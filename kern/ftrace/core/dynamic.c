@@ -8,7 +8,7 @@
  */
 #include "asm-ftrace/hook.h"
 #include "print.h"
-#include "tracer.h"
+#include "ftrace_internal.h"
 
 /* Write into @buf which instruction @insn at @ip is: the nop, or which call. */
 static void describe(char *buf, size_t size, unsigned long ip, u32 insn)

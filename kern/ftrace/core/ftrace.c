@@ -4,7 +4,7 @@
  */
 #include "cpu.h"
 #include "ftrace.h"
-#include "tracer.h"
+#include "ftrace_internal.h"
 
 struct mutex ftrace_lock = MUTEX_INIT;
 bool ftrace_disabled;

@@ -31,9 +31,10 @@
  * stub from the record's region, ftrace_make_call() and its two neighbours store, and
  * ftrace_refuse() reports a site that has another word.
  *
- * Every later room may call this one. ftrace.h and tracer.h declare, too, what ops/ has (the
- * registration of ops, and a filter that is finished) and filters/ (ftrace_set_filter(),
- * ftrace_filter_edit()). This room calls no later one, but a table's verify().
+ * Every later room may call this one. ftrace.h and ftrace_internal.h declare, too, what ops/
+ * has (the registration of ops, and a filter that is finished) and filters/
+ * (ftrace_set_filter(), ftrace_filter_edit()). This room calls no later one, but a table's
+ * verify().
  */
 #ifndef FTRACE_FTRACE_H
 #define FTRACE_FTRACE_H

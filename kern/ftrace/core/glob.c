@@ -2,7 +2,7 @@
  * Globs for filters: * ? [a-z] [!a-z] and backslash, as in a shell. A '['
  * without its ']' matches a '['.
  */
-#include "tracer.h"
+#include "ftrace_internal.h"
 
 /*
  * Does the pattern character at *@p match @c? Moves *@p past it. A class counts as

@@ -9,7 +9,7 @@
  */
 #include "asm-ftrace/hook.h"
 #include "arch.h"
-#include "tracer.h"
+#include "ftrace_internal.h"
 
 extern u32 ftrace_call[]; /* the call to the tracer in ftrace_caller */
 

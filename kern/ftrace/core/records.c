@@ -6,7 +6,7 @@
  * it and with the word at its site.
  */
 #include "asm-ftrace/hook.h"
-#include "tracer.h"
+#include "ftrace_internal.h"
 #include "print.h"
 
 /*

@@ -1,11 +1,11 @@
 /*
- * Sets of records while they are edited (tracer.h), and the list of the hashes that are
+ * Sets of records while they are edited (ftrace_internal.h), and the list of the hashes that are
  * made from them (hash.h).
  */
 #include "errno.h"
 #include "hash.h"
 #include "memory.h"
-#include "tracer.h"
+#include "ftrace_internal.h"
 
 u32 ftrace_removals;
 

@@ -4,7 +4,7 @@
  */
 #include "file.h"
 #include "ksyms.h"
-#include "tracer.h"
+#include "ftrace_internal.h"
 
 struct ftrace_table ftrace_kernel_table = {ftrace_records, ftrace_records_end, ftrace_regions,
 					   (unsigned long)_text, (unsigned long)_etext};

@@ -5,7 +5,7 @@
  * or the site was found corrupted) are not listed.
  */
 #include "tracefs.h"
-#include "tracer.h"
+#include "ftrace_internal.h"
 
 /* s->arg, the file's data, is not NULL if the file shows the addresses, too. */
 static int functions_show(struct seq *s, u64 item)

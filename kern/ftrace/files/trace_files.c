@@ -18,7 +18,7 @@
  * - graph/, probes/, modules/: ftrace_set_new(), ftrace_set_free() (filter.c)
  * - trace/, modules/, kern/apps/: ftrace_set_filter(), ftrace_filter_edit() (filter.c)
  * - trace/, probes/, modules/: ftrace_name() (functions.c)
- * - probe_events/: INSTANCE_HOOK() (instances.c)
+ * - events/: INSTANCE_HOOK() (instances.c)
  */
 #include "errno.h"
 #include "string.h"

@@ -13,7 +13,7 @@
 #define FTRACE_FILTER_H
 
 #include "errno.h"
-#include "tracer.h"
+#include "ftrace_internal.h"
 
 struct file;
 struct file_ops;

@@ -16,7 +16,7 @@
 #include "irq.h"
 #include "print.h"
 #include "shadow.h"
-#include "tracer.h"
+#include "ftrace_internal.h"
 #include "unwind.h"
 
 /* A frame's users: stamp << 16 | bits. */
@@ -62,7 +62,7 @@ static int slot_of(const struct fgraph_ops *gops)
 	return i;
 }
 
-static bool wanted(unsigned long ip)
+static bool is_selected(unsigned long ip)
 {
 	for (int i = 0; i < fgraph_slots; i++)
 		if (fgraph_array[i] != &fgraph_stub &&
@@ -83,7 +83,7 @@ static int update_graph_ops(void)
 	if (!set)
 		return -ENOMEM;
 	for_each_ftrace_rec(rec)
-		ftrace_set_put(set, rec, wanted(ftrace_ip(rec)));
+		ftrace_set_put(set, rec, is_selected(ftrace_ip(rec)));
 	err = ftrace_select(&graph_ops, set);
 	ftrace_set_free(set);
 	return err;
@@ -100,7 +100,7 @@ static void leave_direct(void)
  * After the users have changed: wait for a grace period. Then use the direct path, if
  * there is only one user and it has such a path.
  */
-static void settle(int err)
+static void choose_path(int err)
 {
 	struct fgraph_ops *gops = fgraph_slots ? fgraph_array[fgraph_slots - 1] : &fgraph_stub;
 	bool direct = !err && fgraph_count == 1 && gops->direct.entry;
@@ -142,7 +142,7 @@ static void remove_user(struct fgraph_ops *gops)
 {
 	leave_direct();
 	leave_slot(gops);
-	settle(update_graph_ops());
+	choose_path(update_graph_ops());
 	gops->idx = -1;
 	if (!fgraph_count)
 		shadow_users_end();
@@ -173,15 +173,15 @@ int unregister_ftrace_graph(struct fgraph_ops *gops)
 bool fgraph_user_within(unsigned long start, unsigned long end)
 {
 	unsigned long size = end - start;
-	bool is = false;
+	bool within = false;
 
 	for (int i = 0; i < FGRAPH_USERS; i++) {
 		const struct fgraph_ops *gops = fgraph_array[i];
 
-		is |= IS_WITHIN(gops, start, size) || IS_WITHIN(gops->entryfunc, start, size) ||
+		within |= IS_WITHIN(gops, start, size) || IS_WITHIN(gops->entryfunc, start, size) ||
 		      IS_WITHIN(gops->retfunc, start, size);
 	}
-	return is;
+	return within;
 }
 
 int ftrace_graph_new_table(void)
@@ -262,7 +262,7 @@ static int add_user(struct fgraph_ops *gops)
 	if (err)
 		remove_user(gops);
 	else
-		settle(0);
+		choose_path(0);
 	return err;
 #endif
 }
@@ -354,8 +354,8 @@ static __noinline struct shadow_frame *find_frame(struct shadow_stack *s, unsign
 		f = s->top;
 		ftrace_graph_stop(f->func, f->sp, sp);
 		/*
-		 * ftrace_graph_dead before the two stores; settle() and set_slots() do it in the
-		 * other order
+		 * ftrace_graph_dead before the two stores; choose_path() and set_slots() do it
+		 * in the other order
 		 */
 		smp_mb();
 		WRITE_ONCE(fgraph_single.users, 0);

@@ -51,7 +51,7 @@
  *   shadow.c when a thread is born, is switched or is freed (THREAD_HOOK).
  *
  * All users are one op together: with ftrace_lock held, this room calls core/ and ops/
- * (core/tracer.h).
+ * (core/ftrace_internal.h).
  */
 #ifndef FTRACE_FGRAPH_H
 #define FTRACE_FGRAPH_H

@@ -14,7 +14,7 @@
 #include "irq.h"
 #include "print.h"
 #include "shadow.h"
-#include "tracer.h"
+#include "ftrace_internal.h"
 
 static struct fgraph_ops *graph_user; /* or NULL. Changed under ftrace_lock, read by events */
 /* number of registrations so far; a frame has the birth of its user */

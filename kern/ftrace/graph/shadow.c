@@ -34,7 +34,7 @@ static struct {
 	struct spinlock lock; /* held while it is printed, so that others wait for it */
 } bad_frame;
 
-static void give(struct thread *t, void *failed)
+static void alloc_stack(struct thread *t, void *failed)
 {
 	struct shadow_stack *s, *none = NULL;
 
@@ -64,7 +64,7 @@ static void set_shadow_on(bool on)
  * Take back @t's stack into the list at @old, if it is empty. The list is linked
  * by `last`, because another CPU may still store `free` at the end of its last pop.
  */
-static void take(struct thread *t, void *old)
+static void take_stack(struct thread *t, void *old)
 {
 	unsigned long flags = spin_lock_irqsave(&shadow_lock);
 	struct shadow_stack *s = t->ftrace, **list = old;
@@ -114,7 +114,7 @@ void shadow_users_end(void)
 
 	say_bad_frame();
 	set_shadow_on(false);
-	threads_and_idle_for_each(take, &old);
+	threads_and_idle_for_each(take_stack, &old);
 	synchronize_sched(); /* a CPU may be at the end of its last pop */
 	free_old(old);
 }
@@ -124,7 +124,7 @@ int shadow_users_begin(void)
 	bool failed = false;
 
 	set_shadow_on(true);
-	threads_and_idle_for_each(give, &failed);
+	threads_and_idle_for_each(alloc_stack, &failed);
 	if (failed)
 		shadow_users_end();
 	return failed ? -ENOMEM : 0;
@@ -138,7 +138,7 @@ static void take_leftover(struct thread *t)
 {
 	struct shadow_stack *old = NULL;
 
-	take(t, &old);
+	take_stack(t, &old);
 	free_old(old);
 }
 
@@ -147,7 +147,7 @@ static void shadow_thread(enum thread_event event, struct thread *prev, struct t
 	bool failed = false;
 
 	if (event == THREAD_BORN && READ_ONCE(shadow_on))
-		give(next, &failed);
+		alloc_stack(next, &failed);
 	if (failed)
 		printk("function_graph: no memory for thread %d's calls: they are not traced\n",
 		       next->pid);

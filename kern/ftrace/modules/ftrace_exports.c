@@ -9,7 +9,7 @@
 #include "fgraph.h"
 #include "ftrace_module.h"
 #include "module.h"
-#include "tracer.h"
+#include "ftrace_internal.h"
 
 static int check_callback(void *callback)
 {

@@ -254,21 +254,21 @@ struct search {
 static void search_frames(struct thread *t, void *arg)
 {
 #if LAB_START != 7
-	struct search *in = arg;
+	struct search *search = arg;
 	const struct shadow_stack *s = shadow_of(t);
 
 	for (const struct shadow_frame *f = s ? s->top : NULL; f; f = f->below)
-		in->found |= f->ret - in->start < in->end - in->start ||
-			     f->func - in->start < in->end - in->start;
+		search->found |= f->ret - search->start < search->end - search->start ||
+			     f->func - search->start < search->end - search->start;
 #endif
 }
 
 bool ftrace_returns_through(unsigned long start, unsigned long end)
 {
-	struct search in = {start, end, false};
+	struct search search = {start, end, false};
 
-	threads_for_each(search_frames, &in);
+	threads_for_each(search_frames, &search);
 	for (unsigned i = 0; i < nr_cpus; i++)
-		search_frames(cpu_of(i)->idle, &in);
-	return in.found;
+		search_frames(cpu_of(i)->idle, &search);
+	return search.found;
 }

@@ -26,16 +26,16 @@
  * may use of the tracer. <arch>/trampoline.c implements trampoline.h.
  *
  * The loader (kern/loader/) calls the functions of this header; files/ calls ftrace_mod_*(),
- * and core/ calls ftrace_hash_list(). This room may use all others except probe_events/,
+ * and core/ calls ftrace_hash_list(). This room may use all others except events/,
  * which comes after it; it uses no probe.
  *
  * What the other rooms know of modules:
- * - core/: struct ftrace_table, ftrace_removals; ftrace_mod_*() (tracer.h);
+ * - core/: struct ftrace_table, ftrace_removals; ftrace_mod_*() (ftrace_internal.h);
  *   FTRACE_HASH_GONE and the list of hashes (hash.h)
  * - graph/: ftrace_graph_new_table(), fgraph_user_within()
  * - trace/: profile_forget_modules()
- * - probes/ and probe_events/: kern/module.h. A function of a module that is about to be
- *   removed gets no probe (module_is_going()); probe_events/ is told of each module that is
+ * - probes/ and events/: kern/module.h. A function of a module that is about to be
+ *   removed gets no probe (module_is_going()); events/ is told of each module that is
  *   loaded or removed (MODULE_HOOK).
  */
 #ifndef FTRACE_MODULE_H

@@ -123,31 +123,32 @@ int ftrace_module_prepare(struct module *m, const unsigned long *entries, u32 co
 
 bool ftrace_module_replaced(const struct module *m)
 {
-	bool is = false;
+	bool within = false;
 
 	mutex_lock(&ftrace_lock);
 	for (const struct dyn_ftrace *rec = m->sites ? m->sites->records : NULL;
 	     rec && rec < m->sites->end; rec++)
 		/* a site that was not patched calls nothing, but its record may have the flag */
-		is |= rec->flags & FTRACE_FL_IPMODIFY && rec->calls;
+		within |= rec->flags & FTRACE_FL_IPMODIFY && rec->calls;
 	mutex_unlock(&ftrace_lock);
-	return is;
+	return within;
 }
 
 bool ftrace_module_registered(const struct module *m)
 {
 	unsigned long size = m->end[MODULE_DATA] - m->base;
-	bool is;
+	bool within;
 
 	mutex_lock(&ftrace_lock);
-	is = fgraph_user_within(m->base, m->end[MODULE_DATA]);
+	within = fgraph_user_within(m->base, m->end[MODULE_DATA]);
 	for (unsigned i = 1; i < FTRACE_STUBS; i++) {
 		const struct ftrace_ops *op = ftrace_slots[i].op;
 
-		is |= op && (IS_WITHIN(op, m->base, size) || IS_WITHIN(op->func, m->base, size));
+		within |= op && (IS_WITHIN(op, m->base, size) ||
+				 IS_WITHIN(op->func, m->base, size));
 	}
 	mutex_unlock(&ftrace_lock);
-	return is;
+	return within;
 }
 
 int module_bad_trampoline(struct dyn_ftrace *rec, unsigned long at, unsigned long stub)

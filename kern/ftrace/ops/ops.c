@@ -13,7 +13,7 @@
 /*
  * The folder ops/ is this file, from lab 4 on. single.c (lab 3) and static.c (labs 1 and 2)
  * have the same functions for one tracer at a time. core/ftrace.h declares them, and
- * core/tracer.h those for a caller that holds ftrace_lock. A caller does not know which of
+ * core/ftrace_internal.h those for a caller that holds ftrace_lock. A caller does not know which of
  * the three is linked: stages.mk decides that.
  *
  * A registration (ftrace_startup()):
@@ -34,7 +34,7 @@
 #include "asm-ftrace/regs.h"
 #include "errno.h"
 #include "hash.h"
-#include "tracer.h"
+#include "ftrace_internal.h"
 
 static void ftrace_list_func(unsigned long ip, unsigned long parent_ip, struct ftrace_ops *unused,
 			     struct ftrace_regs *regs);
@@ -108,17 +108,17 @@ struct ftrace_ops *ftrace_only_op(const struct dyn_ftrace *rec)
 
 /* A change of one op's selection: computed once for a batch. */
 struct change {
-	struct selection was, is;
+	struct selection before, after;
 	unsigned long stub; /* the op's own, as the records of the present region call it */
 	u32 alone;	    /* a record's state while the op alone traces the function */
 	u8 own, ipmodify;   /* FTRACE_CALLS_OP + slot; FTRACE_FL_IPMODIFY or 0 */
 };
 
-static struct change change_of(const struct ftrace_ops *op, struct selection was,
-			       struct selection is)
+static struct change change_of(const struct ftrace_ops *op, struct selection before,
+			       struct selection after)
 {
 	struct dyn_ftrace alone = {.count = 1, .calls = own_stub(op)};
-	struct change c = {was, is, 0, 0, alone.calls, 0};
+	struct change c = {before, after, 0, 0, alone.calls, 0};
 
 	if (op->flags & FTRACE_OPS_FL_IPMODIFY)
 		alone.flags = c.ipmodify = FTRACE_FL_IPMODIFY;
@@ -129,7 +129,7 @@ static struct change change_of(const struct ftrace_ops *op, struct selection was
 /* 1: the op selects the function from now on, -1: it selected it until now, 0: no change. */
 static __noinline int count_change(const struct change *c, const struct dyn_ftrace *rec)
 {
-	return selects(c->is, rec->offset) - selects(c->was, rec->offset);
+	return selects(c->after, rec->offset) - selects(c->before, rec->offset);
 }
 
 /* ---- Lab 4 is from here to change_shared(). ---- */
@@ -176,7 +176,8 @@ static void ftrace_list_func(unsigned long ip, unsigned long parent_ip, struct f
 }
 
 /* Would @op be the second op that may change pc for some function? */
-static bool ipmodify_clash(const struct ftrace_ops *op, struct selection was, struct selection is)
+static bool ipmodify_clash(const struct ftrace_ops *op, struct selection before,
+			   struct selection after)
 {
 #if LAB_START == 4
 	return false;
@@ -184,8 +185,8 @@ static bool ipmodify_clash(const struct ftrace_ops *op, struct selection was, st
 	if (!(op->flags & FTRACE_OPS_FL_IPMODIFY))
 		return false;
 	for_each_ftrace_rec(rec)
-		if (rec->flags & FTRACE_FL_IPMODIFY && !selects(was, rec->offset) &&
-		    selects(is, rec->offset))
+		if (rec->flags & FTRACE_FL_IPMODIFY && !selects(before, rec->offset) &&
+		    selects(after, rec->offset))
 			return true;
 	return false;
 #endif
@@ -255,8 +256,8 @@ static inline int remove_op_from(struct dyn_ftrace *rec, const struct change *c)
 static int change_region(struct dyn_ftrace *rec, const struct dyn_ftrace *end,
 			 const struct change *c)
 {
-	bool uniform = is_uniform(c->was) && is_uniform(c->is);
-	int by = c->is.on - c->was.on, err = 0;
+	bool uniform = is_uniform(c->before) && is_uniform(c->after);
+	int by = c->after.on - c->before.on, err = 0;
 
 	for (; rec < end; rec++) {
 		if (!uniform)
@@ -273,9 +274,9 @@ static int change_region(struct dyn_ftrace *rec, const struct dyn_ftrace *end,
  * Change all records and sites from one selection of @op to another, in one batch.
  * A site with an unexpected word is left alone, and its record is disabled.
  */
-static int change_selection(struct ftrace_ops *op, struct selection was, struct selection is)
+static int change_selection(struct ftrace_ops *op, struct selection before, struct selection after)
 {
-	struct change c = change_of(op, was, is);
+	struct change c = change_of(op, before, after);
 	int err = 0;
 
 	ftrace_batch_begin();
@@ -399,28 +400,28 @@ static int swap_hash(struct ftrace_filter *filter, struct ftrace_hash *hash, boo
 {
 	struct ftrace_hash **place = list_of(filter, notrace_list), *old = *place;
 	struct ftrace_ops *op = op_of(filter);
-	struct selection was = {filter->filter_hash, filter->notrace_hash, op}, is = was;
+	struct selection before = {filter->filter_hash, filter->notrace_hash, op}, after = before;
 	int err = 0, refused = 0;
 
-	*(notrace_list ? &is.excluded : &is.filter) = hash;
-	if (was.on && ipmodify_clash(op, was, is)) {
+	*(notrace_list ? &after.excluded : &after.filter) = hash;
+	if (before.on && ipmodify_clash(op, before, after)) {
 		ftrace_hash_free(hash);
 		return -EBUSY;
 	}
 	smp_wmb();
 	WRITE_ONCE(*place, hash);
-	if (was.on)
-		err = change_selection(op, was, is);
+	if (before.on)
+		err = change_selection(op, before, after);
 	if (filter->changed)
 		refused = filter->changed(filter);
 	if (refused) { /* put the old hash back */
 		WRITE_ONCE(*place, old);
 		old = hash;
-		if (was.on)
-			change_selection(op, is, was);
+		if (before.on)
+			change_selection(op, after, before);
 		filter->changed(filter);
 	}
-	if (was.on || filter->changed)
+	if (before.on || filter->changed)
 		synchronize_sched();
 	ftrace_hash_free(old);
 	return err ?: refused;
@@ -436,12 +437,12 @@ int ftrace_set_hash(struct ftrace_filter *filter, const struct ftrace_set *set, 
 
 int ftrace_share_filter(struct ftrace_ops *op, const struct ftrace_filter *filter)
 {
-	struct selection was = selection_of(op, op_of(&op->filter)), is;
+	struct selection before = selection_of(op, op_of(&op->filter)), after;
 
 	WRITE_ONCE(op->filter.filter_hash, filter->filter_hash);
 	WRITE_ONCE(op->filter.notrace_hash, filter->notrace_hash);
-	is = selection_of(op, was.on);
-	return was.on ? change_selection(op, was, is) : 0;
+	after = selection_of(op, before.on);
+	return before.on ? change_selection(op, before, after) : 0;
 }
 
 int ftrace_filter_commit(struct ftrace_filter *filter, const struct ftrace_set *set,

@@ -4,7 +4,7 @@
  */
 
 #include "errno.h"
-#include "tracer.h"
+#include "ftrace_internal.h"
 
 /* _mcount is linked, and not called after boot. */
 struct ftrace_ops *function_trace_op = &global_ops;

@@ -4,7 +4,7 @@
  * no filter.
  */
 #include "errno.h"
-#include "tracer.h"
+#include "ftrace_internal.h"
 
 ftrace_func_t ftrace_trace_function = ftrace_stub;
 struct ftrace_ops *function_trace_op = &global_ops;

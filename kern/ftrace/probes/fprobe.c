@@ -22,7 +22,7 @@
 #include "shadow.h"
 #include "string.h"
 #include "thread.h"
-#include "tracer.h"
+#include "ftrace_internal.h"
 
 /* a further call would save ten more registers */
 #define INLINE inline __attribute__((always_inline))
@@ -454,22 +454,22 @@ static bool lies_within(const struct fprobe *fp, unsigned long start, unsigned l
 static bool sites_within(const struct probe_sites *t, unsigned long start, unsigned long size,
 			 bool itself)
 {
-	bool is = false;
+	bool within = false;
 
 	for (unsigned i = 0; i < PROBE_BUCKETS; i++)
 		for (struct probe_site *site = t->buckets[i]; site; site = site->next)
-			is |= IS_WITHIN(site->ip, start, size) ||
+			within |= IS_WITHIN(site->ip, start, size) ||
 			      (itself && lies_within(fprobe_at(site), start, size));
-	return is;
+	return within;
 }
 
 bool fprobe_within(unsigned long start, unsigned long end, bool itself)
 {
-	bool is;
+	bool within;
 
 	mutex_lock(&fprobe_lock);
-	is = sites_within(&with_exit, start, end - start, itself) ||
+	within = sites_within(&with_exit, start, end - start, itself) ||
 	     sites_within(&entry_only, start, end - start, itself);
 	mutex_unlock(&fprobe_lock);
-	return is;
+	return within;
 }

@@ -11,7 +11,7 @@
 #include "breakpoint.h"
 #include "kprobes.h"
 #include "lock.h"
-#include "tracer.h"
+#include "ftrace_internal.h"
 
 #define EXCEPTION_BIT 4 /* cpu->context_bit in an exception */
 /*

@@ -11,7 +11,7 @@
 #include "module.h"
 #include "stop.h"
 #include "string.h"
-#include "tracer.h"
+#include "ftrace_internal.h"
 
 /* In the tracer's text, so that a CPU is not preempted in a slot (in_tracer()). */
 __attribute__((section(".text.kprobe_slots")))

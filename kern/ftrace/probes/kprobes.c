@@ -246,28 +246,28 @@ int enable_kprobe(struct kprobe *p)
 bool kprobe_at_entry(unsigned long addr)
 {
 	unsigned long offset, site;
-	bool is;
+	bool within;
 
 	mutex_lock(&ftrace_lock);
-	is = !kprobe_function(addr, &offset, &site) && addr <= site;
+	within = !kprobe_function(addr, &offset, &site) && addr <= site;
 	mutex_unlock(&ftrace_lock);
-	return is;
+	return within;
 }
 
 bool kprobe_within(unsigned long start, unsigned long end, bool itself)
 {
 	unsigned long size = end - start;
-	bool is = false;
+	bool within = false;
 
 	mutex_lock(&ftrace_lock);
 	for (unsigned i = 0; i < KPROBE_BUCKETS; i++)
 		for (const struct probe_point *pt = kprobe_buckets[i]; pt; pt = pt->next) {
-			is |= IS_WITHIN(pt->key, start, size);
+			within |= IS_WITHIN(pt->key, start, size);
 			for (const struct kprobe *p = pt->probes; itself && p; p = p->next)
-				is |= IS_WITHIN(p, start, size) ||
+				within |= IS_WITHIN(p, start, size) ||
 				      IS_WITHIN(p->pre_handler, start, size) ||
 				      IS_WITHIN(p->post_handler, start, size);
 		}
 	mutex_unlock(&ftrace_lock);
-	return is;
+	return within;
 }

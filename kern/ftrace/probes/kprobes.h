@@ -44,7 +44,7 @@
  *				   handler, one op
  *	livepatch.c		-> sites.c -> one op
  *
- * Probes are registered by probe_events/, modules (probe_exports.c) and programs in
+ * Probes are registered by events/, modules (probe_exports.c) and programs in
  * kern/apps/. Hits come from ftrace_caller, from graph/, or from the exception, through
  * break_hook (breakpoint.h). Before a module is removed, kern/loader/ asks the three
  * *_within() functions; in lab 7 no probe is anywhere.

@@ -7,7 +7,7 @@
 #include "asm-ftrace/regs.h"
 #include "errno.h"
 #include "thread.h"
-#include "tracer.h"
+#include "ftrace_internal.h"
 
 static void klp_call(unsigned long ip, unsigned long parent_ip, struct ftrace_ops *op,
 		     struct ftrace_regs *regs);
@@ -52,16 +52,16 @@ static void remove_patch(struct klp_patch *patch)
 
 bool klp_within(unsigned long start, unsigned long end)
 {
-	bool is = false;
+	bool within = false;
 
 	mutex_lock(&klp_lock);
 	for (unsigned i = 0; i < PROBE_BUCKETS; i++)
 		for (struct probe_site *site = patched.buckets[i]; site; site = site->next)
-			is |= IS_WITHIN(site, start, end - start) ||
+			within |= IS_WITHIN(site, start, end - start) ||
 			      IS_WITHIN(container_of(site, struct klp_func, site)->new_func, start,
 					end - start);
 	mutex_unlock(&klp_lock);
-	return is;
+	return within;
 }
 
 /* ---- Lab 8 is from here to the end. ---- */

@@ -10,7 +10,7 @@
 #include "module.h"
 #include "string.h"
 #include "thread.h"
-#include "tracer.h"
+#include "ftrace_internal.h"
 
 void probe_site_add(struct probe_sites *t, struct probe_site *site)
 {

@@ -215,13 +215,13 @@ static void move_one(struct ring_buffer_cpu *rb, struct rb_resize *m, u64 positi
 
 static void move_pages(struct ring_buffer_cpu *rb, struct rb_resize *m)
 {
-	u64 keep = rb->position >= m->nr_slots ? rb->position - m->nr_slots + 1 : 0;
+	u64 first_kept = rb->position >= m->nr_slots ? rb->position - m->nr_slots + 1 : 0;
 
 	move_held(rb, m);
 	for (u64 p = oldest(rb, rb->position); p <= rb->position; p++) {
 		struct rb_desc *d = &rb->pages[PAGE(rb->slots[p % rb->nr_slots])];
 
-		if (in_ring(rb, p) && p >= keep) {
+		if (in_ring(rb, p) && p >= first_kept) {
 			move_one(rb, m, p);
 			continue;
 		}
@@ -292,7 +292,7 @@ void rb_resize_cancel(struct rb_resize *m)
 	kfree(m->spare);
 }
 
-static void use(struct ring_buffer_cpu *rb, u64 *slots, struct rb_desc *pages, u32 nr_slots)
+static void use_pages(struct ring_buffer_cpu *rb, u64 *slots, struct rb_desc *pages, u32 nr_slots)
 {
 	rb->pages = pages;
 	rb->slots = slots;
@@ -303,14 +303,14 @@ static void use(struct ring_buffer_cpu *rb, u64 *slots, struct rb_desc *pages, u
 void rb_place(struct ring_buffer_cpu *rb, u64 *slots, struct rb_desc *pages, u32 nr_slots)
 {
 	rb->fixed = true;
-	use(rb, slots, pages, nr_slots);
+	use_pages(rb, slots, pages, nr_slots);
 }
 
 static void first_size(struct ring_buffer_cpu *rb, struct rb_resize *m)
 {
 	for (u32 i = 0; i <= m->nr_slots; i++)
 		m->pages[i].page = m->fresh[i];
-	use(rb, m->slots, m->pages, m->nr_slots);
+	use_pages(rb, m->slots, m->pages, m->nr_slots);
 }
 
 /*
@@ -389,7 +389,7 @@ static u32 committed(const struct rb_page *page)
 	return n;
 }
 
-static void hold(struct ring_buffer_cpu *rb, u32 desc, u64 position)
+static void hold_page(struct ring_buffer_cpu *rb, u32 desc, u64 position)
 {
 	struct rb_desc *d = &rb->pages[desc];
 
@@ -423,7 +423,7 @@ static bool take_page(struct ring_buffer_cpu *rb)
 			return false;
 		if (!slot_change(slot, &word, slot_word(rb->held, h) | EMPTY))
 			continue;
-		hold(rb, PAGE(word), h);
+		hold_page(rb, PAGE(word), h);
 		return true;
 	}
 }
@@ -436,10 +436,10 @@ static bool held_has_more(struct ring_buffer_cpu *rb)
 
 static bool writer_is_in_held(struct ring_buffer_cpu *rb)
 {
-	bool is = rb->holds_events && READ_ONCE(rb->position) == rb->held_position;
+	bool held = rb->holds_events && READ_ONCE(rb->position) == rb->held_position;
 
 	smp_rmb();
-	return is;
+	return held;
 }
 
 /* Make the held page one with unread data. */

@@ -48,7 +48,7 @@
  * 3. files/trace_files_buffer.c reads it: rb_iter_peek() for trace, rb_peek() and
  *    rb_consume() for trace_pipe, rb_read_page() for trace_pipe_raw.
  *
- * Only trace/ and files/ call this room; probe_events/ writes through trace/.
+ * Only trace/ and files/ call this room; events/ writes through trace/.
  *
  * The short path does not call rb_reserve() and rb_commit(). It writes the event's header
  * and data into the page itself, and last_ts, accepted and commit. So if the layout of a

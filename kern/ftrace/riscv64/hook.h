@@ -28,7 +28,7 @@
  * struct ftrace_regs (regs.h); prepare_ftrace_return(), in lab 5; and
  * ftrace_return_to_handler().
  * insn.h, hook.h and regs.h are for every room, and for kern/; fetch.h is for probes/ and
- * probe_events/. probe.h implements probes/probe_insn.h for probes/, and trampoline.c
+ * events/. probe.h implements probes/probe_insn.h for probes/, and trampoline.c
  * implements modules/trampoline.h for modules/.
  */
 #ifndef FTRACE_HOOK_H

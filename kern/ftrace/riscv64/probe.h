@@ -110,9 +110,9 @@ static inline int probe_exclusive(u32 insn)
 static inline bool probe_branches(u32 insn, unsigned long a, unsigned long b)
 {
 	u32 f = FUNCT3(insn);
-	bool is = f < 2 ? a == b : f < 6 ? (long)a < (long)b : a < b;
+	bool holds = f < 2 ? a == b : f < 6 ? (long)a < (long)b : a < b;
 
-	return is != (f & 1);
+	return holds != (f & 1);
 }
 
 static inline unsigned long probe_emulate(u32 insn, unsigned long pc, unsigned long *x,

@@ -14,7 +14,7 @@
 #include "string.h"
 #include "trace.h"
 #include "tracefs.h"
-#include "tracer.h"
+#include "ftrace_internal.h"
 
 void kt_bench_other(void);
 void kt_bench_untraced(void);

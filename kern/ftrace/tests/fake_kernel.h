@@ -13,7 +13,7 @@
 extern "C" {
 #define private private_ /* a field's name in C */
 #endif
-#include "tracer.h"
+#include "ftrace_internal.h"
 #undef private
 
 #define FAKE_TEXT_SIZE MiB(4)

@@ -7,7 +7,7 @@
 #include "kt.h"
 #include "shadow.h"
 #include "string.h"
-#include "tracer.h"
+#include "ftrace_internal.h"
 
 /* ---- The functions that are traced. ---- */
 

@@ -1,4 +1,4 @@
-// needs: kern/ftrace/graph/fgraph_one.c kern/ftrace/graph/graph_walk.c
+// needs: kern/ftrace/graph/fgraph_one.c kern/ftrace/graph/fgraph_one_walk.c
 // needs: kern/ftrace/graph/shadow_frame.c kern/ftrace/graph/shadow_room.c
 // needs: kern/ftrace/graph/shadow_var.c kern/ftrace/files/functions.c kern/ftrace/ops/ops.c
 // needs: kern/ftrace/core/hash.c kern/ftrace/core/glob.c kern/ftrace/filters/filter.c

@@ -20,7 +20,7 @@
 #include "irq.h"
 #include "kt.h"
 #include "string.h"
-#include "tracer.h"
+#include "ftrace_internal.h"
 #if STAGE >= 5
 #include "fgraph.h"
 #endif

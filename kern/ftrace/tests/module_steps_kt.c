@@ -22,7 +22,7 @@
 #include "loader/module_memory.h"
 #include "string.h"
 #include "tracefs.h"
-#include "tracer.h"
+#include "ftrace_internal.h"
 #include "unwind.h"
 
 #define NOIPA __attribute__((noipa))

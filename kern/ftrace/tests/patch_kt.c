@@ -9,7 +9,7 @@
 #include "string.h"
 #include "thread.h"
 #include "tracefs.h"
-#include "tracer.h"
+#include "ftrace_internal.h"
 
 static struct dyn_ftrace *record_of(const char *name)
 {

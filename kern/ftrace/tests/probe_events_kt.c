@@ -5,10 +5,10 @@
 #include "cpu.h"
 #include "errno.h"
 #include "kt.h"
-#include "probe_event.h"
+#include "trace_probe.h"
 #include "string.h"
 #include "tracefs.h"
-#include "tracer.h"
+#include "ftrace_internal.h"
 
 #define ROUNDS 6
 #define INSTANCE TRACEFS "instances/kt"
@@ -113,7 +113,7 @@ static void under_fire(void)
 	kt_promise(calls && !wrong && !bad,
 		   "%lu calls while %u events come and go: %lu wrong, %u steps refused", calls,
 		   ROUNDS, wrong, bad);
-	kt_promise(!event_probes && !events_by_id, "no event is left");
+	kt_promise(!trace_probes && !events_by_id, "no event is left");
 }
 
 static unsigned long entries(const struct trace_array *tr)
@@ -145,9 +145,9 @@ static void count_hits(const char *line, const struct trace_array *instance, uns
 	kt_echo("0", "instances/kt/events/kt/e/enable", false);
 	top = entries(&global_trace) - top;
 	other = entries(instance) - other;
-	hits = event_probes ? event_probes->hits : 0;
+	hits = trace_probes ? trace_probes->hits : 0;
 	kt_promise(hits == 100 && top == (in & 1 ? 100 : 0) && other == (in & 2 ? 100 : 0) &&
-			   !probe_missed(event_probes),
+			   !probe_missed(trace_probes),
 		   "%s: 100 calls, %llu hits, %lu events, in the instance %lu (%u)", line,
 		   (unsigned long long)hits, top, other, in);
 	kt_echo("-:kt/e", "dynamic_events", true);
@@ -193,7 +193,7 @@ static void reads_of_any_address(void)
 		for (long near = -9; near <= 9; near++)
 			kt_event_target(1, "", (void *)((1ul << bit) + near));
 	kt_echo("0", "events/kt/e/enable", false);
-	kt_promise(event_probes && event_probes->hits == 64 * 19,
+	kt_promise(trace_probes && trace_probes->hits == 64 * 19,
 		   "1216 addresses are read, or not");
 	kt_echo("-:kt/e", "dynamic_events", true);
 }
@@ -235,23 +235,23 @@ static void one_probe_cannot_start(void)
 	count = take_all_slots(ops);
 	appended = kt_echo("p:kt/e kt_event_target", "dynamic_events", true);
 	kt_event_target(1, "", NULL);
-	kt_promise(appended == -ENOSPC && event_probes->hits == 1,
+	kt_promise(appended == -ENOSPC && trace_probes->hits == 1,
 		   "a probe that cannot be added (%d) does not stop the event's others: %llu hits",
-		   appended, (unsigned long long)event_probes->hits);
+		   appended, (unsigned long long)trace_probes->hits);
 	kt_echo("0", "events/kt/e/enable", false);
 	kt_echo("p:kt/e kt_event_target", "dynamic_events", true);
 	set = kt_echo("traceon", "events/kt/e/trigger", false);
 	enabled = kt_echo("1", "events/kt/e/enable", false);
 	kt_event_target(1, "", NULL);
 	kt_promise(
-		set == -ENOSPC && enabled == -ENOSPC && event_probes->hits == 1,
+		set == -ENOSPC && enabled == -ENOSPC && trace_probes->hits == 1,
 		"an event that cannot be enabled (%d, by a trigger %d) starts no probe: %llu hits",
-		enabled, set, (unsigned long long)event_probes->hits);
+		enabled, set, (unsigned long long)trace_probes->hits);
 	free_slots(ops, count);
 	kt_echo("1", "events/kt/e/enable", false);
 	kt_event_target(1, "", NULL);
 	kt_echo("0", "events/kt/e/enable", false);
-	kt_promise(event_probes->hits == 2 && event_probes->next->hits == 1,
+	kt_promise(trace_probes->hits == 2 && trace_probes->next->hits == 1,
 		   "when slots are free, it can");
 	kt_echo("-:kt/e", "dynamic_events", true);
 }

@@ -1,4 +1,4 @@
-// needs: kern/ftrace/probe_events/probe_parse.c kern/base/string.c kern/base/print.c -DKERNEL_NAMES
+// needs: kern/ftrace/events/probe_parse.c kern/base/string.c kern/base/print.c -DKERNEL_NAMES
 // needs: -Ikern/ftrace/tests/host -Ikern/tests
 /*
  * Lines of kprobe_events: what is understood, and each error of Linux's probe parser with its

@@ -304,11 +304,11 @@ class OnAMachine:
 
     def test_no_room_for_one_user_more(self) -> None:
         self.quiet("echo wl_leaf_elm > set_ftrace_filter")
-        self.quiet(*(f"graph {n} see wl_leaf_elm" for n in range(16)))
+        self.quiet(*(f"fgraph_op {n} see wl_leaf_elm" for n in range(16)))
         said = self.sh("echo 1 > function_profile_enabled")
         self.assertIn("(ENOSPC)", said)
         self.assertIn("function_profile_enabled: ", said)
-        self.quiet(*(f"graph {n} off" for n in range(16)))
+        self.quiet(*(f"fgraph_op {n} off" for n in range(16)))
         self.assertEqual(self.sh("cat function_profile_enabled"), "0\n")
 
     def test_no_memory(self) -> None:

@@ -8,7 +8,7 @@
 #include "kt.h"
 #include "ksyms.h"
 #include "string.h"
-#include "tracer.h"
+#include "ftrace_internal.h"
 #include "unwind.h"
 
 long kt_stack_leaf(long x);

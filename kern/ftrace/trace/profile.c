@@ -14,7 +14,7 @@
 #include "trace_graph_event.h"
 #include "trace.h"
 #include "tracefs.h"
-#include "tracer.h"
+#include "ftrace_internal.h"
 
 struct profile {
 	u64 hits, time, squared, squared_high; /* time in ns; the squares' sum in ns^2, 128 bits */

@@ -87,20 +87,20 @@ void tracing_reset(struct trace_array *tr, int cpu)
 static int resize(struct trace_array *tr, unsigned long bytes)
 {
 	unsigned long pages = rb_pages_for(bytes);
-	struct rb_resize to[NR_CPUS];
+	struct rb_resize resize[NR_CPUS];
 
 	for (unsigned i = 0; i < nr_cpus; i++) {
-		int err = rb_resize_prepare(&tr->cpu[i], pages, &to[i]);
+		int err = rb_resize_prepare(&tr->cpu[i], pages, &resize[i]);
 
 		if (!err)
 			continue;
 		while (i-- > 0)
-			rb_resize_cancel(&to[i]);
+			rb_resize_cancel(&resize[i]);
 		return err;
 	}
 	for (unsigned i = 0; i < nr_cpus; i++) {
 		mutex_lock(&tr->cpu[i].reader);
-		rb_resize_apply(&tr->cpu[i], &to[i]);
+		rb_resize_apply(&tr->cpu[i], &resize[i]);
 		mutex_unlock(&tr->cpu[i].reader);
 	}
 	return 0;

@@ -15,11 +15,11 @@
  * 4. Later a reader (files/trace_files_buffer.c) finds the event in the buffer and
  *    calls trace_print_event() (trace_output.c). It finds the printer in the table of
  *    event types (event_type.h) or in the tracer (print_other). Events of probes are
- *    printed by probe_events/ (PRINT_HOOK).
+ *    printed by events/ (PRINT_HOOK).
  * profile.c and trace_stack.c (the stack tracer) write no events: they have files of
  * their own.
  *
- * This room uses all rooms before it in stages.mk. files/ and probe_events/ call it, and
+ * This room uses all rooms before it in stages.mk. files/ and events/ call it, and
  * modules/ calls profile_forget_modules().
  */
 #ifndef FTRACE_TRACE_H
@@ -119,7 +119,7 @@ struct trace_array {
 	/* where the next boot finds the clock's number (ring_region.h); or NULL */
 	u32 *kept_clock;
 	struct node *dir;         /* of an instance; NULL: TRACEFS */
-	struct trace_array *next; /* probe_events/: the next instance */
+	struct trace_array *next; /* events/: the next instance */
 };
 extern struct trace_array global_trace; /* of the files in TRACEFS itself */
 

@@ -15,7 +15,7 @@
  * ftrace_lock, inside.
  * A refusal goes through tracefs_refuse(): a message on the console, then errno.
  *
- * trace/, files/ and probe_events/ declare files. This room calls later rooms only
+ * trace/, files/ and events/ declare files. This room calls later rooms only
  * through the table.
  */
 #ifndef FTRACE_TRACEFS_H

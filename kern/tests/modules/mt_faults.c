@@ -6,7 +6,7 @@
 #include "lock.h"
 #include "module.h"
 #include "string.h"
-#include "tracer.h"
+#include "ftrace_internal.h"
 
 static const char *after = "";
 module_param(after, charp);

@@ -8,7 +8,7 @@
 #include "file.h"
 #include "module.h"
 #include "string.h"
-#include "tracer.h"
+#include "ftrace_internal.h"
 
 static const char *what = "loops", *until = "";
 module_param(what, charp);

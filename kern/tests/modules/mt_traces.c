@@ -1,7 +1,7 @@
 /* For module_kt.c: a tracer whose callback, or whose return handler, has a call site. */
 #include "fgraph.h"
 #include "module.h"
-#include "tracer.h"
+#include "ftrace_internal.h"
 
 static bool graph;
 module_param(graph, bool);

@@ -11,7 +11,7 @@
 #include "breakpoint.h"
 #include "cpu.h"
 #include "irq.h"
-#include "probe_event.h"
+#include "trace_probe.h"
 #include "string.h"
 #include "trace_event.h"
 
@@ -47,7 +47,7 @@ static bool read_memory(void *to, unsigned long from, unsigned size)
 /* ---- Arguments ---- */
 
 struct hit {
-	struct event_probe *probe;
+	struct trace_probe *probe;
 	const struct kprobe_regs *regs;
 	/* at a return: the arguments saved at the entry; NULL: they are in regs */
 	const unsigned long *args;
@@ -344,13 +344,13 @@ static INLINE void take_hit(struct hit *h, bool is_return, unsigned long ret_ip)
 
 bool probe_kprobe_hit(struct kprobe *kp, struct kprobe_regs *regs)
 {
-	struct hit h = {container_of(kp, struct event_probe, kprobe), regs};
+	struct hit h = {container_of(kp, struct trace_probe, kprobe), regs};
 
 	take_hit(&h, false, 0);
 	return false;
 }
 
-static INLINE void hit(struct event_probe *p, bool is_return, struct ftrace_regs *fregs,
+static INLINE void hit(struct trace_probe *p, bool is_return, struct ftrace_regs *fregs,
 		       const unsigned long *args, unsigned long ret_ip)
 {
 	unsigned long flags = irq_save();
@@ -375,7 +375,7 @@ int probe_kretprobe_entry(struct kretprobe_instance *ri, struct ftrace_regs *reg
 
 int probe_kretprobe_return(struct kretprobe_instance *ri, struct ftrace_regs *regs)
 {
-	struct event_probe *p = container_of(ri->rp, struct event_probe, kretprobe);
+	struct trace_probe *p = container_of(ri->rp, struct trace_probe, kretprobe);
 
 	hit(p, true, regs, p->def->keeps_args ? (unsigned long *)ri->data : NULL, ri->ret_addr);
 	return 0;
@@ -384,7 +384,7 @@ int probe_kretprobe_return(struct kretprobe_instance *ri, struct ftrace_regs *re
 int probe_fprobe_entry(struct fprobe *fp, unsigned long ip, unsigned long ret_ip,
 		       struct ftrace_regs *regs, void *data)
 {
-	struct event_probe *p = container_of(fp, struct event_probe, fprobe);
+	struct trace_probe *p = container_of(fp, struct trace_probe, fprobe);
 
 	if (p->def->is_return)
 		keep_args(data, regs);
@@ -396,5 +396,5 @@ int probe_fprobe_entry(struct fprobe *fp, unsigned long ip, unsigned long ret_ip
 void probe_fprobe_exit(struct fprobe *fp, unsigned long ip, unsigned long ret_ip,
 		       struct ftrace_regs *regs, void *data)
 {
-	hit(container_of(fp, struct event_probe, fprobe), true, regs, data, ret_ip);
+	hit(container_of(fp, struct trace_probe, fprobe), true, regs, data, ret_ip);
 }

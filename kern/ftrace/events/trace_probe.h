@@ -1,7 +1,7 @@
 /*
  * Trace events by probes: p, r and f lines of kprobe_events and dynamic_events.
  *
- *	a line -> probe_parse() -> struct probe_def -> probe_events.c registers a kprobe,
+ *	a line -> probe_parse() -> struct probe_def -> trace_probe.c registers a kprobe,
  *	kretprobe or fprobe -> at a hit, probe_fetch.c makes the event in this CPU's
  *	scratch area, asks the filter, and copies it into the ring buffer -> later
  *	probe_print.c prints it.
@@ -47,8 +47,8 @@
  * a hit in an interrupt that comes while a thread changes a file falls between two of
  * these stores.
  */
-#ifndef FTRACE_PROBE_EVENT_H
-#define FTRACE_PROBE_EVENT_H
+#ifndef FTRACE_TRACE_PROBE_H
+#define FTRACE_TRACE_PROBE_H
 
 #include "event_filter.h"
 #include "fprobe.h"
@@ -59,13 +59,13 @@
 #include "trace.h"
 #include "trace_args.h"
 
-struct event_probe;
+struct trace_probe;
 struct module;
 
 /* An event in one trace array. */
 struct trace_event_file {
 	struct trace_event_file *next; /* of the event */
-	struct probe_event *event;
+	struct trace_probe_event *event;
 	struct trace_array *tr;
 	bool enabled, was_enabled;
 	struct event_filter *filter; /* NULL: every event */
@@ -80,19 +80,19 @@ struct trace_event_file {
 	struct trace_event_file *freed_next;
 };
 
-struct probe_event {
-	struct probe_event *next; /* by id */
-	struct event_probe *first; /* there is at least one; all have the same layout */
+struct trace_probe_event {
+	struct trace_probe_event *next; /* by id */
+	struct trace_probe *first; /* there is at least one; all have the same layout */
 	u16 id;
 	/* enabled in global_trace and nowhere else, without arguments, filter and trigger */
 	bool plain;
 	struct trace_event_file top; /* of global_trace */
 };
 
-struct event_probe {
+struct trace_probe {
 	/* next: of all probes, in the order of the list; sibling: of the same event */
-	struct event_probe *next, *sibling;
-	struct probe_event *event;
+	struct trace_probe *next, *sibling;
+	struct trace_probe_event *event;
 	struct probe_def *def;
 	unsigned long func; /* the probed address; 0: a module's function, not loaded */
 	/* that it was in when it was last registered; NULL: it never was, or it is in the kernel */
@@ -107,11 +107,11 @@ struct event_probe {
 };
 
 extern struct mutex events_lock, events_by_id_lock;
-extern struct event_probe *event_probes;
-extern struct probe_event *events_by_id;
+extern struct trace_probe *trace_probes;
+extern struct trace_probe_event *events_by_id;
 
 #define for_each_event_file(f, e) for (struct trace_event_file *f = &(e)->top; f; f = f->next)
-#define for_each_event_probe(p) for (struct event_probe *p = event_probes; p; p = p->next)
+#define for_each_trace_probe(p) for (struct trace_probe *p = trace_probes; p; p = p->next)
 
 /* The longest event, with its strings. */
 #define PROBE_EVENT_MAX 4000
@@ -134,7 +134,7 @@ bool probe_has_register(unsigned n, enum probe_place place);
 
 int probe_format_show(struct seq *s, u64 item);
 
-/* ---- probe_events.c; events_lock held ---- */
+/* ---- trace_probe.c; events_lock held ---- */
 
 /*
  * Carry out one line of kprobe_events or, if @dynamic, of dynamic_events. Return: 0 or -errno.
@@ -152,11 +152,11 @@ int probe_events_clear(bool dynamic);
  * On an error a probe could not be started, and the others go on. The caller then removes that
  * probe, or undoes its change and calls again.
  */
-int probe_event_update(struct probe_event *e);
-u64 probe_missed(const struct event_probe *p);
-const char *probe_group(const struct probe_event *e);
+int probe_event_update(struct trace_probe_event *e);
+u64 probe_missed(const struct trace_probe *p);
+const char *probe_group(const struct trace_probe_event *e);
 /* Does kprobe_events list it? dynamic_events lists all probes. */
-static inline bool in_kprobe_events(const struct event_probe *p)
+static inline bool in_kprobe_events(const struct trace_probe *p)
 {
 	return p->def->kind != 'f';
 }
@@ -164,9 +164,9 @@ static inline bool in_kprobe_events(const struct event_probe *p)
 /* ---- probe_files.c ---- */
 
 /* the event's directory in every trace array. -EEXIST, -ENOMEM */
-int probe_event_files(struct probe_event *e);
-int probe_event_remove_files(struct probe_event *e); /* -EBUSY: one of the files is open */
-void probe_event_free(struct probe_event *e);	     /* after a grace period */
+int probe_event_files(struct trace_probe_event *e);
+int probe_event_remove_files(struct trace_probe_event *e); /* -EBUSY: one of the files is open */
+void probe_event_free(struct trace_probe_event *e);	     /* after a grace period */
 
 /* ---- error_log.c ---- */
 

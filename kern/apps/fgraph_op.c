@@ -1,13 +1,13 @@
 /*
- * graph: makes and removes users of function_graph, more than there are slots.
+ * fgraph_op: makes and removes users of function_graph, more than there are slots.
  * Each has a filter of its own.
  *
- *	graph 0 see wl_leaf_*		both handlers are called
- *	graph 1 keep wl_pick_*		the same; the entry handler keeps the second argument as
+ *	fgraph_op 0 see wl_leaf_*	both handlers are called
+ *	fgraph_op 1 keep wl_pick_*	the same; the entry handler keeps the second argument as
  *					entry data
- *	graph 2 skip wl_*		the entry handler returns 0: the return handler is not
+ *	fgraph_op 2 skip wl_*		the entry handler returns 0: the return handler is not
  *					called
- *	graph 1 off
+ *	fgraph_op 1 off
  *
  * Each return handler looks for the entry data of its call and of the calling call.
  */
@@ -104,7 +104,7 @@ int main(int argc, char **argv)
 	if (err < 0)
 		return complain(argv[0], argv[1], -err);
 	if (err)
-		printf("usage: graph 0..19 see|keep|skip FUNCTION.. | off\n");
+		printf("usage: fgraph_op 0..19 see|keep|skip FUNCTION.. | off\n");
 	return err;
 }
 #else

@@ -4,7 +4,7 @@
  */
 #include "errno.h"
 #include "irq.h"
-#include "probe_event.h"
+#include "trace_probe.h"
 #include "string.h"
 #include "tracefs.h"
 

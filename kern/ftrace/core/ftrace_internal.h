@@ -3,8 +3,8 @@
  * A function that is "the stage's" is in ops/single.c in lab 3, and in ops/ops.c
  * from lab 4 on, unless other files are named there.
  */
-#ifndef FTRACE_TRACER_H
-#define FTRACE_TRACER_H
+#ifndef FTRACE_INTERNAL_H
+#define FTRACE_INTERNAL_H
 
 #include "ftrace.h"
 #include "thread.h"

@@ -4,7 +4,7 @@
  */
 #include "errno.h"
 #include "print.h"
-#include "probe_event.h"
+#include "trace_probe.h"
 #include "string.h"
 #include "tracefs.h"
 
@@ -25,7 +25,7 @@ static void unlock_events(void)
 
 /* ---- kprobe_events, dynamic_events: the file's data is not NULL for the latter ---- */
 
-static void show_probe(struct seq *s, const struct event_probe *p)
+static void show_probe(struct seq *s, const struct trace_probe *p)
 {
 	const struct probe_def *def = p->def;
 	int size = probe_describe(NULL, 0, def) + 1;
@@ -49,7 +49,7 @@ static void show_probe(struct seq *s, const struct event_probe *p)
 	kfree(text);
 }
 
-static void show_hits(struct seq *s, const struct event_probe *p)
+static void show_hits(struct seq *s, const struct trace_probe *p)
 {
 	seq_printf(s, "  %-44s %15llu %15llu\n", p->def->event, (unsigned long long)p->hits,
 		   (unsigned long long)probe_missed(p));
@@ -57,12 +57,12 @@ static void show_hits(struct seq *s, const struct event_probe *p)
 
 /* Show number @item of the probes that the file lists. */
 static int show_nth(struct seq *s, u64 item, bool dynamic,
-		    void (*show)(struct seq *s, const struct event_probe *p))
+		    void (*show)(struct seq *s, const struct trace_probe *p))
 {
-	struct event_probe *p;
+	struct trace_probe *p;
 
 	mutex_lock(&events_lock);
-	for (p = event_probes; p; p = p->next)
+	for (p = trace_probes; p; p = p->next)
 		if ((dynamic || in_kprobe_events(p)) && !item--)
 			break;
 	if (p)
@@ -134,7 +134,7 @@ TRACEFS_FILE(dynamic_events, "dynamic_events", 0644, &events_ops, (void *)1);
 /* ---- enable ---- */
 
 /* Every trace array has one of every event. */
-static struct trace_event_file *file_of(struct probe_event *e, const struct trace_array *tr)
+static struct trace_event_file *file_of(struct trace_probe_event *e, const struct trace_array *tr)
 {
 	struct trace_event_file *f = &e->top;
 
@@ -144,9 +144,9 @@ static struct trace_event_file *file_of(struct probe_event *e, const struct trac
 }
 
 /* Does a probe of @e run, because another trace array needs it? */
-static bool is_armed(const struct probe_event *e)
+static bool is_armed(const struct trace_probe_event *e)
 {
-	const struct event_probe *p = e->first;
+	const struct trace_probe *p = e->first;
 
 	while (p && !p->armed)
 		p = p->sibling;
@@ -202,7 +202,7 @@ static ssize_t enable_write(struct file *f, const char *buf, size_t n, u64 *pos)
 TRACEFS_TEXT_OPS(enable_ops, enable_show, enable_write);
 
 /* Does @file enable @e? events/enable does, and so does the file `enable` of the event's group. */
-static bool is_of(const struct probe_event *e, const struct file *file)
+static bool is_of(const struct trace_probe_event *e, const struct file *file)
 {
 	return file->node->data || !strcmp(probe_group(e), file->node->parent->name);
 }
@@ -212,7 +212,7 @@ static int group_show(struct seq *s, u64 item)
 	unsigned on = 0, off = 0;
 
 	mutex_lock(&events_lock);
-	for (struct probe_event *e = events_by_id; e; e = e->next)
+	for (struct trace_probe_event *e = events_by_id; e; e = e->next)
 		if (is_of(e, s->file))
 			file_of(e, trace_array_of(s->file))->enabled ? on++ : off++;
 	mutex_unlock(&events_lock);
@@ -225,7 +225,7 @@ static int group_set(struct file *f, u64 on)
 	int err = on > 1 ? -EINVAL : 0;
 
 	mutex_lock(&events_lock);
-	for (struct probe_event *e = events_by_id; e && !err; e = e->next)
+	for (struct trace_probe_event *e = events_by_id; e && !err; e = e->next)
 		if (is_of(e, f))
 			err = set_enabled(file_of(e, trace_array_of(f)), on);
 	mutex_unlock(&events_lock);
@@ -246,7 +246,7 @@ TRACEFS_INSTANCE_FILE(events_enable, "events/enable", 0644, &group_ops, (void *)
 
 static int set_event_show(struct seq *s, u64 item)
 {
-	struct probe_event *e;
+	struct trace_probe_event *e;
 
 	mutex_lock(&events_lock);
 	for (e = events_by_id; e; e = e->next)
@@ -270,7 +270,7 @@ static int set_event_word(const struct trace_array *tr, char *word, bool on)
 
 	if (event)
 		*event++ = 0;
-	for (struct probe_event *e = events_by_id; e; e = e->next) {
+	for (struct trace_probe_event *e = events_by_id; e; e = e->next) {
 		const char *group = probe_group(e), *name = e->first->def->event;
 
 		if (event ? is_name(word, group) && is_name(event, name)
@@ -591,7 +591,7 @@ static void free_dir(struct trace_event_file *f)
 	remove_empty_group(group);
 }
 
-static int add_file(struct probe_event *e, struct trace_array *tr)
+static int add_file(struct trace_probe_event *e, struct trace_array *tr)
 {
 	struct trace_event_file *f = kzalloc(sizeof(*f));
 	int err;
@@ -613,7 +613,7 @@ static int add_file(struct probe_event *e, struct trace_array *tr)
  * Make all directories, then attach them. Only the first attach() can fail: a name that is free in
  * TRACEFS is free in every instance.
  */
-int probe_event_files(struct probe_event *e)
+int probe_event_files(struct trace_probe_event *e)
 {
 	int err;
 
@@ -632,15 +632,15 @@ int probe_event_files(struct probe_event *e)
 	return err;
 }
 
-int probe_event_remove_files(struct probe_event *e)
+int probe_event_remove_files(struct trace_probe_event *e)
 {
-	struct trace_event_file *open = &e->top;
+	struct trace_event_file *file = &e->top;
 	struct node *tree;
 	int err = 0;
 
-	while (open && !(err = file_detach(open->dir->parent, open->dir->name, &tree)))
-		open = open->next;
-	for (struct trace_event_file *f = &e->top; f != open; f = f->next)
+	while (file && !(err = file_detach(file->dir->parent, file->dir->name, &tree)))
+		file = file->next;
+	for (struct trace_event_file *f = &e->top; f != file; f = f->next)
 		if (err)
 			attach(f);
 		else
@@ -657,7 +657,7 @@ static void free_file(struct trace_event_file *f)
 		kfree(f);
 }
 
-void probe_event_free(struct probe_event *e)
+void probe_event_free(struct trace_probe_event *e)
 {
 	for (struct trace_event_file *f = &e->top, *next; f; f = next) {
 		next = f->next;
@@ -675,7 +675,7 @@ static int instance_made(struct trace_array *tr)
 	mutex_lock(&events_lock);
 	tr->next = global_trace.next;
 	global_trace.next = tr;
-	for (struct probe_event *e = events_by_id; e && !err; e = e->next)
+	for (struct trace_probe_event *e = events_by_id; e && !err; e = e->next)
 		err = add_file(e, tr) ?: attach(e->top.next);
 	mutex_unlock(&events_lock);
 	return err;
@@ -685,7 +685,7 @@ static int instance_made(struct trace_array *tr)
  * End what @e does in @tr. Return: its file there, out of the list, to be freed after a grace
  * period; NULL: it has none.
  */
-static struct trace_event_file *end_in(struct probe_event *e, const struct trace_array *tr)
+static struct trace_event_file *end_in(struct trace_probe_event *e, const struct trace_array *tr)
 {
 	struct trace_event_file **link = &e->top.next, *f;
 
@@ -712,7 +712,7 @@ static void instance_gone(struct trace_array *tr)
 		link = &(*link)->next;
 	if (*link)
 		*link = tr->next;
-	for (struct probe_event *e = events_by_id; e; e = e->next) {
+	for (struct trace_probe_event *e = events_by_id; e; e = e->next) {
 		f = end_in(e, tr);
 		if (!f)
 			continue;

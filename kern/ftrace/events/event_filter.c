@@ -6,7 +6,7 @@
 #include "memory.h"
 #include "string.h"
 #include "thread.h"
-#include "tracer.h"
+#include "ftrace_internal.h"
 
 #define FILTER_NODES 32
 #define FILTER_DEPTH 16 /* of parentheses and '!' */

@@ -1,6 +1,6 @@
 /* An event of a probe as text, and its format file, as in Linux 6.12. */
 #include "ksyms.h"
-#include "probe_event.h"
+#include "trace_probe.h"
 #include "string.h"
 
 static void print_integer(struct seq *s, const struct probe_type *type, const u8 *field)
@@ -56,7 +56,7 @@ static void print_arg(struct seq *s, const struct probe_arg *arg, const u8 *even
 	seq_printf(s, "%s", arg->count ? "}" : "");
 }
 
-static void print_event(const struct trace_line *l, const struct probe_event *e)
+static void print_event(const struct trace_line *l, const struct trace_probe_event *e)
 {
 	const struct probe_def *def = e->first->def;
 	const u8 *event = (const u8 *)l->ent;
@@ -78,7 +78,7 @@ static void print_event(const struct trace_line *l, const struct probe_event *e)
 
 static bool print_probe(const struct trace_line *l)
 {
-	const struct probe_event *e;
+	const struct trace_probe_event *e;
 
 	mutex_lock(&events_by_id_lock);
 	for (e = events_by_id; e && e->id != l->ent->type; e = e->next)
@@ -147,7 +147,7 @@ static void show_print_format(struct seq *s, const struct probe_def *def)
 int probe_format_show(struct seq *s, u64 item)
 {
 	static const struct trace_field common[] = {TRACE_COMMON_FIELDS(TRACE_FIELD){NULL}};
-	const struct probe_event *e = ((struct trace_event_file *)s->arg)->event;
+	const struct trace_probe_event *e = ((struct trace_event_file *)s->arg)->event;
 	const struct probe_def *def = e->first->def;
 	char name[32];
 	u32 offset = 0;

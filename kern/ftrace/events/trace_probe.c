@@ -1,8 +1,8 @@
 /*
  * The list of probe events. Lines of kprobe_events and dynamic_events make and
- * remove events; their probes are registered here. probe_event.h lists the locks.
+ * remove events; their probes are registered here. trace_probe.h lists the locks.
  */
-#include "probe_event.h"
+#include "trace_probe.h"
 
 #include "errno.h"
 #include "ksyms.h"
@@ -15,10 +15,10 @@
 #define LAST_ID 65535
 
 struct mutex events_lock = MUTEX_INIT, events_by_id_lock = MUTEX_INIT;
-struct event_probe *event_probes;
-struct probe_event *events_by_id;
+struct trace_probe *trace_probes;
+struct trace_probe_event *events_by_id;
 
-const char *probe_group(const struct probe_event *e)
+const char *probe_group(const struct trace_probe_event *e)
 {
 	return e->first->def->group;
 }
@@ -52,12 +52,12 @@ static const struct probe_names kernel_names = {count_functions, trace_args_para
 
 /* ---- A probe: registered, and armed while its event is enabled or has a trigger ---- */
 
-static bool is_kprobe(const struct event_probe *p)
+static bool is_kprobe(const struct trace_probe *p)
 {
 	return p->def->kind != 'f' && !p->def->is_return;
 }
 
-static int start_return(struct event_probe *p)
+static int start_return(struct trace_probe *p)
 {
 	struct kretprobe *rp = &p->kretprobe;
 
@@ -71,7 +71,7 @@ static int start_return(struct event_probe *p)
 	return register_kretprobe(rp);
 }
 
-static int start_fprobe(struct event_probe *p)
+static int start_fprobe(struct trace_probe *p)
 {
 	struct fprobe *fp = &p->fprobe;
 
@@ -85,7 +85,7 @@ static int start_fprobe(struct event_probe *p)
 	return register_fprobe_ips(fp, &p->func, 1);
 }
 
-static u64 missed_now(const struct event_probe *p)
+static u64 missed_now(const struct trace_probe *p)
 {
 	if (is_kprobe(p))
 		return p->kprobe.nmissed;
@@ -95,12 +95,12 @@ static u64 missed_now(const struct event_probe *p)
 				   : p->kretprobe.nmissed + p->kretprobe.fp.nmissed;
 }
 
-u64 probe_missed(const struct event_probe *p)
+u64 probe_missed(const struct trace_probe *p)
 {
 	return p->missed + missed_now(p);
 }
 
-static void stop(struct event_probe *p)
+static void stop(struct trace_probe *p)
 {
 	if (is_kprobe(p)) {
 		disable_kprobe(&p->kprobe);
@@ -112,7 +112,7 @@ static void stop(struct event_probe *p)
 	p->armed = false;
 }
 
-static int start(struct event_probe *p)
+static int start(struct trace_probe *p)
 {
 	int err = is_kprobe(p)		? enable_kprobe(&p->kprobe)
 		  : p->def->kind == 'f' ? start_fprobe(p)
@@ -135,7 +135,7 @@ static bool is_busy(const struct trace_event_file *f)
 	return f;
 }
 
-int probe_event_update(struct probe_event *e)
+int probe_event_update(struct trace_probe_event *e)
 {
 	const struct trace_event_file *top = &e->top;
 	bool on = is_busy(top);
@@ -143,7 +143,7 @@ int probe_event_update(struct probe_event *e)
 
 	WRITE_ONCE(e->plain, top->enabled && !top->filter && !has_trigger(top) &&
 				     !is_busy(top->next) && !e->first->def->arg_count);
-	for (struct event_probe *p = e->first; p && !err; p = p->sibling)
+	for (struct trace_probe *p = e->first; p && !err; p = p->sibling)
 		if (!on && p->armed)
 			stop(p);
 		else if (on && p->func && !p->armed)
@@ -155,13 +155,13 @@ int probe_event_update(struct probe_event *e)
  * The event of a probe that has none yet: the probe may be hit while register_probe() tries to
  * register it.
  */
-static struct probe_event no_event;
+static struct trace_probe_event no_event;
 
 /*
  * Are the registers that the kprobe fetches saved? An address, or an offset in a function, may be
  * that of an entry.
  */
-static bool has_registers(const struct event_probe *p)
+static bool has_registers(const struct trace_probe *p)
 {
 	enum probe_place place = kprobe_at_entry(p->func) ? PROBE_AT_ENTRY : PROBE_IN_BODY;
 
@@ -176,7 +176,7 @@ static bool has_registers(const struct event_probe *p)
  * Find the function; check that the probe can be there. It is not armed. A module's function may be
  * missing.
  */
-static int register_probe(struct event_probe *p)
+static int register_probe(struct trace_probe *p)
 {
 	struct probe_def *def = p->def;
 	unsigned long addr = def->addr;
@@ -204,7 +204,7 @@ static int register_probe(struct event_probe *p)
 	return err;
 }
 
-static void unregister_probe(struct event_probe *p)
+static void unregister_probe(struct trace_probe *p)
 {
 	if (p->armed)
 		stop(p);
@@ -218,9 +218,9 @@ static void unregister_probe(struct event_probe *p)
 
 /* ---- Making an event ---- */
 
-static struct probe_event *find_event(const char *group, const char *name)
+static struct trace_probe_event *find_event(const char *group, const char *name)
 {
-	struct probe_event *e = events_by_id;
+	struct trace_probe_event *e = events_by_id;
 
 	while (e && (strcmp(e->first->def->group, group) || strcmp(e->first->def->event, name)))
 		e = e->next;
@@ -255,7 +255,7 @@ static int refuse(struct probe_error *error, unsigned word, const char *text)
 }
 
 /* May @def be one more probe of @e? */
-static int check_append(const struct probe_event *e, const struct probe_def *def,
+static int check_append(const struct trace_probe_event *e, const struct probe_def *def,
 			struct probe_error *error)
 {
 	const struct probe_def *first = e->first->def;
@@ -268,7 +268,7 @@ static int check_append(const struct probe_event *e, const struct probe_def *def
 	if (arg)
 		return refuse(error, arg + 1,
 			      "Argument type or name is different from existing probe");
-	for (const struct event_probe *p = e->first; p; p = p->sibling)
+	for (const struct trace_probe *p = e->first; p; p = p->sibling)
 		if (same_probe(p->def, def))
 			return refuse(error, 0, "There is already the exact same probe event");
 	return 0;
@@ -278,7 +278,7 @@ static int check_append(const struct probe_event *e, const struct probe_def *def
  * An id that was not used lately: a reader of `trace` may still print copies of a removed event's
  * records.
  */
-static u16 free_id(struct probe_event ***link)
+static u16 free_id(struct trace_probe_event ***link)
 {
 	static u16 last = FIRST_ID - 1;
 
@@ -290,9 +290,9 @@ static u16 free_id(struct probe_event ***link)
 	return last;
 }
 
-static int new_event(struct event_probe *p, struct probe_error *error)
+static int new_event(struct trace_probe *p, struct probe_error *error)
 {
-	struct probe_event *e = kzalloc(sizeof(*e)), **link;
+	struct trace_probe_event *e = kzalloc(sizeof(*e)), **link;
 	int err;
 
 	if (!e)
@@ -315,9 +315,9 @@ static int new_event(struct event_probe *p, struct probe_error *error)
 	return 0;
 }
 
-static int append(struct event_probe *p, struct probe_event *e)
+static int append(struct trace_probe *p, struct trace_probe_event *e)
 {
-	struct event_probe **link = &e->first;
+	struct trace_probe **link = &e->first;
 	int err;
 
 	while (*link)
@@ -330,14 +330,14 @@ static int append(struct event_probe *p, struct probe_event *e)
 	return err;
 }
 
-static int add_to_event(struct event_probe *p, struct probe_error *error)
+static int add_to_event(struct trace_probe *p, struct probe_error *error)
 {
-	struct probe_event *e = find_event(p->def->group, p->def->event);
+	struct trace_probe_event *e = find_event(p->def->group, p->def->event);
 
 	return e ? append(p, e) : new_event(p, error);
 }
 
-static int note_refusal(struct event_probe *p, int err, struct probe_error *error)
+static int note_refusal(struct trace_probe *p, int err, struct probe_error *error)
 {
 	if (p->def->kind != 'f' && err == -ENOENT)
 		err = -EINVAL; /* the function exists, but has no call site */
@@ -348,10 +348,10 @@ static int note_refusal(struct event_probe *p, int err, struct probe_error *erro
 	return err;
 }
 
-static int add_probe(struct event_probe *p, struct probe_error *error)
+static int add_probe(struct trace_probe *p, struct probe_error *error)
 {
-	const struct probe_event *e = find_event(p->def->group, p->def->event);
-	struct event_probe **link = &event_probes;
+	const struct trace_probe_event *e = find_event(p->def->group, p->def->event);
+	struct trace_probe **link = &trace_probes;
 	int err = e ? check_append(e, p->def, error) : 0;
 
 	if (err)
@@ -373,7 +373,7 @@ static int add_probe(struct event_probe *p, struct probe_error *error)
 
 static int create(char *line, struct probe_error *error)
 {
-	struct event_probe *p;
+	struct trace_probe *p;
 	struct probe_def *def;
 	int err = probe_parse(line, &kernel_names, &def, error);
 
@@ -381,7 +381,7 @@ static int create(char *line, struct probe_error *error)
 		return err == -ENODEV ? 0 : err;
 	p = kzalloc(sizeof(*p));
 	if (p)
-		*p = (struct event_probe){.def = def, .event = &no_event};
+		*p = (struct trace_probe){.def = def, .event = &no_event};
 	err = !p ? -ENOMEM : def->size > PROBE_EVENT_MAX - 256 ? -E2BIG : add_probe(p, error);
 	if (err) {
 		kfree(p);
@@ -396,9 +396,9 @@ static int create(char *line, struct probe_error *error)
  * Events of @e that are still in the buffers could not be printed. As on Linux, the buffers are
  * emptied if there may be some.
  */
-static int remove_event(struct probe_event *e)
+static int remove_event(struct trace_probe_event *e)
 {
-	struct probe_event **link = &events_by_id;
+	struct trace_probe_event **link = &events_by_id;
 	int err = is_busy(&e->top) ? -EBUSY : probe_event_remove_files(e);
 
 	if (err)
@@ -414,10 +414,10 @@ static int remove_event(struct probe_event *e)
 	return 0;
 }
 
-static int remove_probe(struct event_probe *p)
+static int remove_probe(struct trace_probe *p)
 {
-	struct event_probe **link = &event_probes, **sibling = &p->event->first;
-	struct probe_event *e = p->event;
+	struct trace_probe **link = &trace_probes, **sibling = &p->event->first;
+	struct trace_probe_event *e = p->event;
 	int err = e->first == p && !p->sibling ? remove_event(e) : 0;
 
 	if (err)
@@ -440,13 +440,13 @@ static int remove_probe(struct event_probe *p)
 
 int probe_events_clear(bool dynamic)
 {
-	struct event_probe *next;
+	struct trace_probe *next;
 	int err = 0;
 
-	for_each_event_probe(p)
+	for_each_trace_probe(p)
 		if ((dynamic || in_kprobe_events(p)) && is_busy(&p->event->top))
 			return -EBUSY;
-	for (struct event_probe *p = event_probes; p && !err; p = next) {
+	for (struct trace_probe *p = trace_probes; p && !err; p = next) {
 		next = p->next;
 		if (dynamic || in_kprobe_events(p))
 			err = remove_probe(p);
@@ -479,7 +479,7 @@ static int remove_named(char *line, bool dynamic)
 {
 	char *words[16], *group = NULL, *name, *slash;
 	unsigned count = probe_split(line, words, ARRAY_SIZE(words) - 1);
-	struct event_probe *next;
+	struct trace_probe *next;
 	int err = -ENOENT;
 
 	name = strchr(words[0], ':');
@@ -493,7 +493,7 @@ static int remove_named(char *line, bool dynamic)
 	}
 	if (!group && !*name)
 		return -EINVAL;
-	for (struct event_probe *p = event_probes; p && (!err || err == -ENOENT); p = next) {
+	for (struct trace_probe *p = trace_probes; p && (!err || err == -ENOENT); p = next) {
 		next = p->next;
 		if ((!dynamic && !in_kprobe_events(p)) || (*name && strcmp(p->def->event, name)) ||
 		    (group && strcmp(p->def->group, group)) ||
@@ -530,7 +530,7 @@ int probe_events_command(char *line, bool dynamic)
  * May the probe be in @m, which is loaded? An address may be another module's now, so a probe comes
  * back only with the module that it was in.
  */
-static bool may_be_in(const struct event_probe *p, const struct module *m)
+static bool may_be_in(const struct trace_probe *p, const struct module *m)
 {
 	return (!p->module || !strcmp(p->module, m->name)) &&
 	       (*p->def->symbol || module_has_text(m, p->def->addr));
@@ -543,7 +543,7 @@ static bool may_be_in(const struct event_probe *p, const struct module *m)
 static void module_changed(const struct module *m, bool coming)
 {
 	mutex_lock(&events_lock);
-	for_each_event_probe(p) {
+	for_each_trace_probe(p) {
 		if (!coming && p->func && module_has_text(m, p->func))
 			unregister_probe(p);
 		if (coming && !p->func && may_be_in(p, m) &&
