@@ -42,7 +42,7 @@ PATIENCE = 10.0
 # waiting for a held CPU
 SLICES = 4
 INSNS = 300_000  # that one CPU may execute before a place counts as not reached
-OF_A_LINE = 400_000_000  # the same, if a line is typed first: a right kernel executes some millions
+OF_A_LINE = 400_000_000  # the same, after a line was typed: a right kernel executes some millions
 # slices for which each CPU ran or was idle by then: one CPU may wait in a loop for another that the
 # host does not run
 TURNS = 2
@@ -66,13 +66,16 @@ class Cpus:
         self._served: dict[int, tuple[int, int]] = {}
         self._away: set[int] = set()  # served CPUs that may be in an interrupt now
         self._breakpoints: set[int] = set()
+        self._insns = INSNS
         # of each thread of QEMU: the seconds of this call of reach() in which it ran, or had
         # nothing to do
         self._turns: dict[str, float] = {}
         self._length = SLICE  # of the last slice
 
     def begin(self, line: str) -> None:
-        """Type a line, which the shell reads when its CPU runs."""
+        """Type a line, which the shell reads when its CPU runs. From now on a place counts as not
+        reached only after OF_A_LINE instructions."""
+        self._insns = OF_A_LINE
         self._run.console.begin(line)
 
     def hold(self, *cpus: int) -> None:
@@ -133,21 +136,21 @@ class Cpus:
         while self._stub.pc(cpu) == at and (most := most - 1):
             self._stub.step_one(cpu)
 
-    def run(self, until: Callable[[], bool], insns: int = INSNS) -> bool:
+    def run(self, until: Callable[[], bool], insns: int = 0) -> bool:
         """Run the CPUs that are not held until `until()` is true. Returns its last value. `insns`:
         the limit for each CPU, give or take a slice."""
         self.reach((), until=until, insns=insns)
         return until()
 
     def reach(self, places: Iterable[int], but: Iterable[int] = (),
-              until: Callable[[], bool] = never, insns: int = INSNS) -> int | None:
+              until: Callable[[], bool] = never, insns: int = 0) -> int | None:
         """Run the CPUs that are not held until one is about to execute one of these addresses, and
         hold it. None: no CPU reached one.
 
         `but`: CPUs that are not stopped there. A CPU that is already at such an address executes it
-        first, and counts when it comes back.
+        first, and counts when it comes back. `insns`: the limit for each CPU; 0: see begin().
         """
-        wanted, passing = set(places), set(but)
+        wanted, passing, insns = set(places), set(but), insns or self._insns
         executed = [0] * len(self.all)
         self._turns = {}
         while not until() and not self._had_turns(

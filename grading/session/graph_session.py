@@ -20,7 +20,6 @@ OPTIONS = ("funcgraph-abstime", "funcgraph-proc", "funcgraph-tail", "funcgraph-r
 INSTANCE = "instances/second/"
 BEFORE = "wl_begin"  # the first filter of the two users, replaced after they are registered
 # instructions: enough for a command to end, even if one CPU waits for a CPU that is held
-MANY = 200_000_000
 HANDS = 16
 # the shadow stack has room for the entry data of so many users, at the depth of the workload's
 # calls
@@ -155,12 +154,12 @@ class GraphSession(Session):
         with interleaved(machine) as cpus:
             cpus.begin(begin)
             # the first CPU here runs a thread: the workload's interrupts come later
-            held = cpus.reach(inside, insns=MANY)
+            held = cpus.reach(inside)
             if held is not None:
                 cpus.serve(held)
-            cpus.run(console.at_prompt, MANY)
+            cpus.run(console.at_prompt)
             cpus.begin(f"taskset -c {((held or 0) + 1) % self._evidence.smp} {leave}")
-            cpus.run(console.at_prompt, MANY)
+            cpus.run(console.at_prompt)
             cpus.begin("wait")
         phase.output = console.wait_ready(WORKLOAD_SECONDS)
 
@@ -208,10 +207,10 @@ class GraphSession(Session):
         with observer.recording():
             with interleaved(machine) as cpus:
                 cpus.begin("taskset -c 0 rare leave")
-                held = cpus.reach({unregister}, until=at_prompt, insns=MANY)
+                held = cpus.reach({unregister}, until=at_prompt)
                 if held is not None and cpus.alone(held, lock):
                     cpus.serve(held)
-                    cpus.run(lambda: any(r.addr == left for r in observer.so_far(first)), MANY)
+                    cpus.run(lambda: any(r.addr == left for r in observer.so_far(first)))
             machine.console.wait_ready(WORKLOAD_SECONDS)
 
     def _walk(self, machine: Run) -> None:

@@ -18,7 +18,6 @@ from grading.machine.machine import Run
 from grading.machine.observer import Config
 from grading.session.session import BUDGET, WORKLOAD_SECONDS, Session, made_with
 from grading.stimulus import seeded
-from grading.stimulus.schedules import LINE_INSNS
 from grading.text.trace_text import parse
 from grading.truth import truth
 from qemu.isa.common import Way
@@ -438,7 +437,7 @@ class ModuleSession(Session):
         module, [site] = loaded.module, self._chosen(loaded.module, 1, rng)
         with interleaved(machine) as cpus:
             cpus.begin(f"insmod {module.name} at={module.base:#x}")
-            if cpus.reach({self._kernel.symbol("ftrace_add_table")}, insns=LINE_INSNS) is not None:
+            if cpus.reach({self._kernel.symbol("ftrace_add_table")}) is not None:
                 self._overwrite(machine, loaded,
                                 {site: self._kernel.isa.idle(rng.randrange(1 << 30))})
         printed = machine.console.wait_ready(WORKLOAD_SECONDS)
@@ -458,8 +457,7 @@ class ModuleSession(Session):
             })
         with interleaved(machine) as cpus:
             cpus.begin(f"rmmod {module.name}")
-            if cpus.reach({self._kernel.symbol("profile_forget_modules")},
-                          insns=LINE_INSNS) is not None:
+            if cpus.reach({self._kernel.symbol("profile_forget_modules")}) is not None:
                 after = self._text_of(machine, module)
         printed = machine.console.wait_ready(WORKLOAD_SECONDS)
         for was in self._evidence.overwritten_sites:

@@ -42,7 +42,6 @@ SCHEDULES = 0  # the boot of the schedules; other boots are named by their numbe
 CALLED = "calls_traced"
 STOPS = "stop_machine"
 CHANGER, CALLER = 0, 1  # the CPUs of A and of B
-LINE_INSNS = 400_000_000  # instructions for a command of the shell
 CALL_INSNS = 5_000_000  # instructions for a call, and the sleep of the thread that makes it
 # an access of the function's own stack frame, which no other CPU reads
 OWN_FRAME = re.compile(r"\(sp\)|\(s0\)|\[sp\b|\[x29\b")
@@ -322,7 +321,7 @@ class _Play:
             cpus.go(CALLER)
         self._made()
         cpus.go(CHANGER)
-        if not cpus.run(self._ended, LINE_INSNS):
+        if not cpus.run(self._ended):
             raise Stopped(Verdict.FAIL,
                           f"{schedule}: {schedule.change.ends} does not return; {self._where()}")
         player.want(cpus)
@@ -334,8 +333,7 @@ class _Play:
             if n:
                 self._cpus.step(CHANGER)
                 self._cpus.go(CHANGER)
-            if self._cpus.reach({self._player.address(step)}, but={CALLER}, until=self._ended,
-                                insns=LINE_INSNS) is None:
+            if self._cpus.reach({self._player.address(step)}, but={CALLER}, until=self._ended) is None:
                 return False
         return True
 

@@ -438,7 +438,7 @@ def grace_period(line: str) -> Step:
             if not cpus.alone(1, lock):
                 return "frames does not come to mutex_lock"
             cpus.serve(1)
-            if not cpus.run(run.console.at_prompt, insns=MANY):
+            if not cpus.run(run.console.at_prompt):
                 return (
                     f"'{line}' waits for a CPU that is in front of mutex_lock, and handles its "
                     f"interrupts"
@@ -458,26 +458,21 @@ def instance_goes(run: Run) -> str:
             return f"'{line}' says {said}"
     with interleaved(run) as cpus:
         cpus.begin("taskset -c 1 cat /README.md > /tmp/out &")
-        if cpus.reach({kernel.symbol("event_filter_match")}, but={0}, insns=MANY) != 1:
+        if cpus.reach({kernel.symbol("event_filter_match")}, but={0}) != 1:
             return "CPU 1 does not come to the instance's filter"
         if not cpus.run(run.console.at_prompt):
             return "the shell does not come to its prompt"
         cpus.begin("taskset -c 0 rmdir instances/a")
-        if cpus.reach(calls_to(kernel, "synchronize_sched", kernel.extent("instance_gone")),
-                      insns=MANY) != 0:
+        if cpus.reach(calls_to(kernel, "synchronize_sched", kernel.extent("instance_gone"))) != 0:
             return "'rmdir instances/a' does not begin a grace period"
         cpus.go(0)
         if cpus.run(done_or_waits(run)) and run.console.at_prompt():
             return "'rmdir instances/a' does not wait for a CPU that is in a hit"
         cpus.go(1)
-        if not cpus.run(run.console.at_prompt, insns=MANY):
+        if not cpus.run(run.console.at_prompt):
             return "'rmdir instances/a' does not come to its end"
     return shows("wait; rm /tmp/out; echo 0 > events/enable; echo > dynamic_events; echo alive",
                  "^alive$")(run)
-
-
-# instructions: a tracer is started and a thread makes some thousand calls in them
-MANY = 20_000_000
 
 
 def from_each_instruction(*functions: str) -> Step:
@@ -488,15 +483,15 @@ def from_each_instruction(*functions: str) -> Step:
         hits = run.machine.load_address() + kernel.symbol("unwind_hits") - kernel.text[0]
         with interleaved(run) as cpus:
             cpus.begin(line)
-            if not cpus.run(lambda: run.console.has("function_graph starts"), insns=MANY):
+            if not cpus.run(lambda: run.console.has("function_graph starts")):
                 return f"'{line}' does not start the tracer"
             for way, name in enumerate(functions):
                 for at in instructions(kernel, name):
                     bit = 1 << (at - kernel.symbol(name)) // 4
-                    if cpus.reach({at}, but={0}, insns=MANY) != 1:
+                    if cpus.reach({at}, but={0}) != 1:
                         return f"'{line}' does not come to {kernel.name_at(at)}"
                     cpus.serve(1)
-                    if not cpus.run(lambda: bool(int.from_bytes(run.read(hits + 8 * way, 8), "little") & bit), insns=MANY):  # pylint: disable=cell-var-from-loop
+                    if not cpus.run(lambda: bool(int.from_bytes(run.read(hits + 8 * way, 8), "little") & bit)):  # pylint: disable=cell-var-from-loop
                         return f"CPU 1, at {kernel.name_at(at)}, does not take the interrupt"
                     cpus.go(1)
         return kept(line, run.console.wait_ready(HANGS))
@@ -559,11 +554,10 @@ def comes_to(run: Run, cpus: Cpus, line: str, places: tuple[str, ...]) -> str:
     cpus.begin(f"taskset -c 1 {line} &")
     for place in places:
         cpus.go(1)
-        if cpus.reach({kernel.symbol(place)}, but={0}, insns=MANY) != 1:
+        if cpus.reach({kernel.symbol(place)}, but={0}) != 1:
             return f"'{line}' does not come to {place}"
     cpus.serve(1)
-    return "" if cpus.run(run.console.at_prompt,
-                          insns=MANY) else "the shell does not come to its prompt"
+    return "" if cpus.run(run.console.at_prompt) else "the shell does not come to its prompt"
 
 
 def both(before: tuple[str, ...], line: str, places: tuple[str, ...], other: str,
@@ -578,7 +572,7 @@ def both(before: tuple[str, ...], line: str, places: tuple[str, ...], other: str
             if said := comes_to(run, cpus, line, places):
                 return said
             cpus.begin(f"taskset -c 0 {other}")
-            cpus.run(done_or_waits(run), insns=MANY)
+            cpus.run(done_or_waits(run))
             cpus.go(1)
         run.console.wait_ready(HANGS)
         return after(run)
@@ -610,7 +604,7 @@ def searched_meanwhile(run: Run) -> str:
                             ("app_main_op", "ksym_lookup")):
             return said
         cpus.begin("taskset -c 0 rmmod maple")
-        if cpus.run(done_or_waits(run), insns=MANY) and run.console.at_prompt():
+        if cpus.run(done_or_waits(run)) and run.console.at_prompt():
             return "'rmmod maple' frees its records while another CPU searches them"
         cpus.go(1)
     run.console.wait_ready(HANGS)
@@ -636,7 +630,7 @@ def removed_before_opened(run: Run) -> str:
         for places in ({kernel.symbol("file_make_at")},
                        calls_to(kernel, "kzalloc", kernel.extent("file_open"))):
             cpus.go(*cpus.all)
-            if (held := cpus.reach(places, insns=MANY)) is None:
+            if (held := cpus.reach(places)) is None:
                 return f"no CPU comes to {', '.join(map(kernel.name_at, places))}"
         cpus.serve(held)
         cpus.run(run.console.at_prompt)
@@ -818,20 +812,20 @@ def file_of_a_refused_module(run: Run) -> str:
                 return f"'{line}' says {said}"
     with interleaved(run) as cpus:
         cpus.begin("taskset -c 1 cat /proc/latency &")
-        if cpus.reach({kernel.symbol("app_main_cat")}, but={0}, insns=MANY) != 1:
+        if cpus.reach({kernel.symbol("app_main_cat")}, but={0}) != 1:
             return "cat does not start on CPU 1"
         cpus.serve(1)
         cpus.run(run.console.at_prompt)
         cpus.begin("taskset -c 0 insmod latency")
-        if cpus.reach({kernel.symbol("register_ftrace_graph")}, but={1}, insns=MANY) != 0:
+        if cpus.reach({kernel.symbol("register_ftrace_graph")}, but={1}) != 0:
             return "the module does not register its user"
         cpus.serve(0)
         cpus.go(1)
-        if cpus.reach({kernel.symbol("seq_read")}, until=lambda: run.console.has("No such file"),
-                      insns=MANY) == 1:
+        if cpus.reach({kernel.symbol("seq_read")},
+                      until=lambda: run.console.has("No such file")) == 1:
             cpus.serve(1)
         cpus.go(0)
-        cpus.run(run.console.at_prompt, insns=MANY)
+        cpus.run(run.console.at_prompt)
         cpus.go(1)
     run.console.wait_ready(HANGS)
     return shows("wait; cat /proc/latency; echo alive", "^cat: /proc/latency: No such file",
@@ -880,7 +874,7 @@ def removed_event(run: Run) -> str:
             "echo 0 > events/enable; echo 'p:kt/two file_open name=+0($arg2):string' > "
             "dynamic_events"
         )
-        if not cpus.run(run.console.at_prompt, insns=MANY):
+        if not cpus.run(run.console.at_prompt):
             return "the second probe is not made"
         cpus.go(1)
     text = run.console.command("wait; echo > dynamic_events; cat /tmp/trace")
