@@ -11,7 +11,7 @@ class ErrorTexts(unittest.TestCase):
     def test_each_is_in_the_book(self) -> None:
         book = (ROOT / "docs/tracefs.md").read_text()
         for name in SOURCES:
-            source = (ROOT / "kern/ftrace/probe_events" / name).read_text()
+            source = (ROOT / "kern/ftrace/events" / name).read_text()
             texts = {
                 text.replace('\\"', '"')
                 for text in re.findall(r'"((?:[A-Z]|\$\w)(?:[^"\\\n]|\\")* (?:[^"\\\n]|\\")*)"',
