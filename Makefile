@@ -1,11 +1,12 @@
-# Callsite: every command that a person types. `make help` lists them, and these variables. How a thing
-# is built, the make file beside it says: kern/kernel.mk, kern/loader/module.mk, kern/tests/host.mk ...
+# Callsite: every command that a person types. `make help` lists them, and these variables. The
+# make file beside a thing says how it is built: kern/kernel.mk, kern/loader/module.mk,
+# kern/tests/host.mk ...
 #
 #   ARCH=riscv64|arm64   one architecture; without it, both
 #   LAB=n                the kernel as it stands at the end of lab n
 #   HOOK=entry|mcount    how functions call the tracer (labs 1 to 3: mcount)
 #   APP=path/to/prog.c   link your own program in, against kern/app.h
-#   SMP=n                make run, gdb: so many CPUs; make grade: only the boot with so many (1 or 4)
+#   SMP=n                make run, gdb: so many CPUs; make grade: only the boot with so many (1, 4)
 #   BOOT=uboot           make run, gdb: through U-Boot
 #   GIC=3                make run, gdb: arm64 with a GICv3, not a GICv2
 #   EL=2                 make run, gdb: arm64 is entered at exception level 2, not 1
@@ -30,8 +31,6 @@
 #   TESTS=1              the tests inside the kernel are linked in
 #   DEBUG=1              freed memory is poisoned, and the poison is checked
 #   V=1                  whole commands
-MAKEFLAGS += --no-builtin-rules --no-builtin-variables
-.SUFFIXES:
 .DEFAULT_GOAL := all
 
 include kern/variant.mk
@@ -60,14 +59,16 @@ $(setup): .ci/packages .ci/install $(wildcard qemu/download.py)
 	@touch $@
 
 # ---- what is built ----------------------------------------------------------
-# $(call build,folder,make file and its arguments): run make while it has the lock of the folder. Two
-# makes in one tree never write the same file: the second waits. If make fails on a full disk, the last
-# line says so: ccache loses the compiler's messages then.
-build = mkdir -p $1 && { flock -n 9 || { $(if $(silent),,echo "Another make builds in $1/: waiting.";) \
-	flock 9; }; $(MAKE) --no-print-directory -f $2 || { status=$$?; $(PYTHON) qemu/disk.py build \
-	$(CCACHE_DIR); exit $$status; }; } 9>$1/.lock
+# $(call build,folder,make file and its arguments): run make while it has the lock of the folder.
+# Two makes in one tree never write the same file: the second waits. If make fails on a full disk,
+# the last line says so: ccache loses the compiler's messages then.
+waiting_for = $(if $(silent),,echo "Another make builds in $1/: waiting.";)
+build = mkdir -p $1 && { flock -n 9 || { $(waiting_for) flock 9; }; \
+	$(MAKE) --no-print-directory -f $2 || \
+	{ status=$$?; $(PYTHON) qemu/disk.py build $(CCACHE_DIR); exit $$status; }; } 9>$1/.lock
 files_in = $(filter build/$1/%,$(MAKECMDGOALS))
-# $(call goals,folder,all): the files in this folder that make was asked for; with any other command, all.
+# $(call goals,folder,all): the files in this folder that make was asked for; with any other
+# command, all.
 goals = $(call files_in,$1) $(if $(filter-out build/%,$(or $(MAKECMDGOALS),all)),$2)
 
 .PHONY: all $(ARCHS:%=kernel-%) host-tests host-tests-built fuzz
@@ -86,6 +87,11 @@ $(foreach a,$(ARCHS),$(eval $(call files_in,$a): kernel-$a ;))
 $(call files_in,host): host-tests-built ;
 
 # ---- commands ---------------------------------------------------------------
+# $(call needs_arch,command,why): refuse a command that is for one architecture.
+needs_arch = $(if $(ARCH),,$(error make $1 needs ARCH=riscv64 or ARCH=arm64$2))
+# The lab and the architecture, for a program that does all of them otherwise.
+chosen := $(if $(LAB),--lab $(LAB)) $(if $(ARCH),--arch $(ARCH))
+
 include boot/card.mk .ci/lint.mk
 -include labs/instructor.mk
 
@@ -102,25 +108,31 @@ machine = $(if $(SMP),--smp $(SMP)) $(if $(BOOT),--boot $(BOOT)) $(if $(GIC),--g
 	$(if $(EL),--el $(EL)) --arch $(ARCH) --initrd $(call initrd_of,$(ARCH))
 run gdb: $(ARCH:%=kernel-%)
 run: ## ARCH=.. [SMP=n] [APPEND='..'] [BOOT=uboot]: a kernel on this terminal
-	$(if $(ARCH),,$(error make run needs ARCH=riscv64 or ARCH=arm64))
+	$(call needs_arch,run)
 	@$(PYTHON) qemu/run.py --image $(made)/Image $(machine)
-gdb: ## ARCH=.. [LAB=n] [SMP=n]: a stopped machine with gdb attached, and gdb commands for the tracer
-	$(if $(ARCH),,$(error make gdb needs ARCH=riscv64 or ARCH=arm64))
+gdb: ## ARCH=.. [LAB=n] [SMP=n]: a stopped machine with gdb attached, and gdb commands for the
+## tracer
+	$(call needs_arch,gdb)
 	@$(PYTHON) qemu/debug.py --elf $(made)/callsite.elf $(machine)
 
 # The grade builds the kernels itself, after it has refused what it cannot grade. So its line has
 # the + of a line that runs make; but not under -n, which would run it.
 dry := $(findstring n,$(firstword -$(MAKEFLAGS)))
 grading = $(if $(dry),,+)@$(PYTHON) -m grading --lab $(stage) --variant $(variant) \
-	$(ARCH:%=--arch %) \
-	--make '$(MAKE) --no-print-directory all MODULE=' $(addprefix --staff=,$(filter $(halves),$(staffed))) \
-	$(if $(or $(REPLAY),$(SEED)),--seed '$(or $(REPLAY),$(SEED))') $(if $(SMP),--smp $(SMP)) \
-	$(if $(RUNG),--rung '$(RUNG)') $(if $(SCHEDULE),--schedule '$(SCHEDULE)') $(if $(GDB),--gdb) \
-	$(if $(MACHINE),--machine '$(MACHINE)') $(if $(POWER),--power '$(POWER)') \
+	$(ARCH:%=--arch %) --make '$(MAKE) --no-print-directory all MODULE=' \
+	$(addprefix --staff=,$(filter $(halves),$(staffed))) \
+	$(if $(or $(REPLAY),$(SEED)),--seed '$(or $(REPLAY),$(SEED))') \
+	$(if $(SMP),--smp $(SMP)) \
+	$(if $(RUNG),--rung '$(RUNG)') \
+	$(if $(SCHEDULE),--schedule '$(SCHEDULE)') \
+	$(if $(GDB),--gdb) \
+	$(if $(MACHINE),--machine '$(MACHINE)') \
+	$(if $(POWER),--power '$(POWER)') \
 	$(if $(UBOOT_PROMPT),--uboot-prompt '$(UBOOT_PROMPT)') \
 	$(if $(value UBOOT),--uboot '$(value UBOOT)')
-grade: $(setup) ## [LAB=n] [ARCH=..] [SMP=1|4] [STAFF=..] [REPLAY=seed] [RUNG=n] [SCHEDULE=..] [GDB=1]
-## [MACHINE=.. [POWER=..] [UBOOT=..]]: judge the trace against what the processor executed
+grade: $(setup) ## [LAB=n] [ARCH=..] [SMP=1|4] [STAFF=..] [REPLAY=seed] [RUNG=n] [SCHEDULE=..]
+## [GDB=1] [MACHINE=.. [POWER=..] [UBOOT=..]]: judge the trace against what the processor
+## executed
 	$(grading)
 submit: $(setup) ## LAB=n: grade, then write the lab's files into build/lab<n>.tar
 	$(if $(LAB),,$(error make submit needs LAB=n))
@@ -129,16 +141,15 @@ submit: $(setup) ## LAB=n: grade, then write the lab's files into build/lab<n>.t
 run_all := @$(PYTHON) kern/tests/run_all.py
 test: $(setup) ## host, harness, and the kernel under QEMU
 	$(run_all)
-test-long: $(setup) ## what make test leaves out: what the pages and handouts show is typed; each card
-## on its boards' models; kernels with islands; each step of the ring buffer and of a module's load;
-## stack walks from each instruction of the tracer; an instructor's loop; bad serial lines; a minute
-## of each fuzzer
+test-long: $(setup) ## what make test leaves out: what the pages and handouts show is typed; each
+## card on its boards' models; kernels with islands; each step of the ring buffer and of a module's
+## load; stack walks from each instruction of the tracer; an instructor's loop; bad serial lines; a
+## minute of each fuzzer
 	$(run_all) --long
 test-busy: $(setup) ## [COUNT=5]: make test COUNT times in a row, beside eight busy processes
 	$(run_all) --busy 8 --jobs 32 --times $(or $(COUNT),5)
 
-soaking = @$(PYTHON) -m grading.selftest.soak $(if $(JOBS),--jobs $(JOBS)) \
-	$(if $(LAB),--lab $(LAB)) $(if $(ARCH),--arch $(ARCH))
+soaking = @$(PYTHON) -m grading.selftest.soak $(if $(JOBS),--jobs $(JOBS)) $(chosen)
 soak: $(setup) ## ten minutes of tracers, users and instances toggled at random under load; every
 ## order of a ring buffer's reader and writer, and of a module's load or removal and its users;
 ## every card on the models of boards; every schedule of the solutions; a bad serial line
@@ -164,7 +175,9 @@ docs: $(setup) ## the book: build/docs/index.html
 format: $(setup) ## clang-format, in place, the lines that you changed since the last commit
 	@git clang-format --extensions c,h,cc --force HEAD || [ $$? = 1 ]
 help: ## this list of commands and variables
-	@sed -nE 's/^([a-z-]+):.*## (.*)/  make \1\t\2/p; s/^## /\t/p' $(MAKEFILE_LIST) | expand -t 20
+	@sed -nE 's/^([a-z-]+):.*## (.*)/  make \1\t\2/p; s/^## /\t/p' $(MAKEFILE_LIST) | \
+	expand -t 20
 	@echo; sed -nE 's/^#   ( {4}|[A-Z])/  \1/p' $(MAKEFILE_LIST)
+fetched := build/qemu-10 build/boards
 clean: ## remove what was built; what was fetched stays in build/: QEMU, and the boards' trees
-	rm -rf $(filter-out build/. build/.. build/qemu-10 build/boards,$(wildcard build/* build/.*))
+	rm -rf $(filter-out build/. build/.. $(fetched),$(wildcard build/* build/.*))

@@ -25,8 +25,9 @@ rooms: $(setup)
 	>/dev/null || exit; done; done
 	@$(PYTHON) kern/ftrace/tools/rooms.py $(rooms)
 	@$(PYTHON) -m grading.selftest.rooms
+scripts = $$(git ls-files | xargs grep -slE '^\#!/(bin/|usr/bin/env )(ba)?sh')
 shellcheck: $(setup)
-	@shellcheck $$(git ls-files | xargs grep -slE '^#!/(bin/|usr/bin/env )(ba)?sh') $(if $(CI),,|| true)
+	@shellcheck $(scripts) $(if $(CI),,|| true)
 mypy: $(setup)
 	@$(mypy) grading qemu docs boot $(if $(CI),,|| true)
 	@for f in labs/*.py labs/*/checks.py; do $(mypy) $$f || fail=1; done; \

@@ -1,12 +1,9 @@
-# How one kernel is built: the rules of build/<arch>/<variant>/. The Makefile runs this file, once for
-# each architecture, while it holds the lock of build/<arch>/:
+# How one kernel is built: the rules of build/<arch>/<variant>/. The Makefile runs this file, once
+# for each architecture, while it holds the lock of build/<arch>/:
 #
 #	make -f kern/kernel.mk ARCH=riscv64 LAB=3
 #
 # The order: objects -> first.elf, a link without the tables -> tables.S -> callsite.elf -> Image.
-MAKEFLAGS += --no-builtin-rules --no-builtin-variables
-.SUFFIXES:
-.DELETE_ON_ERROR:
 .DEFAULT_GOAL := all
 
 include kern/variant.mk
@@ -21,11 +18,14 @@ cflags = $(CFLAGS) -DSTAGE=$(stage) -DHOOK_$(hook)=1 $(if $(has_modules),-DCONFI
 	$(if $(TESTS),-DCONFIG_TESTS=1) $(if $(DEBUG),-DCONFIG_DEBUG=1) $(arch_cflags)
 includes = -Ikern $(kern_includes) -I$(shared) -I$(out) -I$(out)/include
 depends := -MMD -MP
+traced.mcount := -pg
 traced := $(traced.$(hook))
 
 # ---- what is linked ---------------------------------------------------------
-# A grade runs these programs. They call the tracer's functions; all other programs see only kern/app.h.
-apps_inside := entry.o frames.o fgraph_op.o lookup.o op.o probe.o rare.o registers.o trampolines.o
+# A grade runs these programs. They call the tracer's functions; all other programs see only
+# kern/app.h.
+apps_inside := $(addprefix $(out)/kern/apps/, \
+	entry.o frames.o fgraph_op.o lookup.o op.o probe.o rare.o registers.o trampolines.o)
 src := $(wildcard boot/$(ARCH)/*.S kern/*.c $(kern_rooms:%=%/*.c) kern/shell/*.c \
 	kern/arch/$(ARCH)/*.c kern/arch/$(ARCH)/*.S) \
 	$(call ftrace_files,$(ARCH),$(stage)) $(wildcard kern/apps/*.c kern/apps/lib/*.c) \
@@ -71,14 +71,13 @@ $(out)/kern/ftrace/tests/%.o: kern/ftrace/tests/%.c $(out)/flags $(generated)
 	$(call say,CC,$@)$(cc) $(cflags) $(includes) $(traced) $(depends) -c -o $@ $<
 # The tracer itself has no call sites: it must not trace itself.
 $(out)/kern/ftrace/%.o: kern/ftrace/%.c $(out)/flags $(generated)
-	$(call say,CC,$@)$(walls) $(gcc) $(cflags) $(includes) $(ftrace_cflags.$(ARCH)) \
+	$(call say,CC,$@)$(walls) $(gcc) $(cflags) $(includes) $(ftrace_cflags) \
 	$(depends) -c -o $@ $<
 # A program sees only kern/app.h; so does the programs' library.
 $(out)/kern/apps/lib/%.o: kern/apps/lib/%.c kern/app.h $(out)/flags
 	$(call say,CC,$@)$(cc) $(cflags) -iquote kern $(traced) $(depends) -c -o $@ $<
-$(addprefix $(out)/kern/apps/,$(apps_inside)): sees := $(kern_includes) -iquote $(shared) \
-	-iquote $(out)/include
-$(addprefix $(out)/kern/apps/,$(apps_inside)): $(generated)
+$(apps_inside): sees := $(kern_includes) -iquote $(shared) -iquote $(out)/include
+$(apps_inside): $(generated)
 $(out)/kern/apps/%.o: kern/apps/%.c kern/app.h $(out)/flags
 	$(call say,CC,$@)$(cc) $(cflags) -iquote kern $(sees) $(traced) \
 	-Dmain=app_main_$* '-DAPP_NAME="$*"' $(depends) -c -o $@ $<
@@ -129,15 +128,16 @@ $(out)/islands.h: kern/ftrace/tools/islands.py $(own_app) $(sites) $(out)/flags
 	@$(PYTHON) $< $(ARCH) $(filter %.o,$^) > $@
 $(out)/kern/ftrace/$(ARCH)/islands.o: $(out)/islands.h
 
-$(out)/callsite.lds: boot/callsite.lds.S kern/layout.h $(out)/islands.h $(out)/flags $(shared)/.links
+$(out)/callsite.lds: boot/callsite.lds.S kern/layout.h $(out)/islands.h $(out)/flags \
+		$(shared)/.links
 	@$(cc) $(cflags) $(includes) -E -P -D__ASSEMBLER__ -o $@ -x c $<
 
 # A handed-in file's object is checked before it is linked.
 $(out)/handed-in: $(obj) $(wildcard labs/*/rubric.toml grading/elf/handed_in.py)
 	$(if $(handed_in),$(Q)$(PYTHON) -m grading.elf.handed_in $(ARCH) $(out) $(obj))
 	@touch $@
-# Its debugging information is only for gdb: the first link, from which the tables are made, leaves it
-# out.
+# Its debugging information is only for gdb: the first link, from which the tables are made, leaves
+# it out.
 handed := $(filter $(patsubst %,$(out)/%.o,$(basename $(handed_in))),$(obj))
 bare := $(handed:$(out)/%=$(out)/bare/%)
 $(bare): $(out)/bare/%.o: $(out)/%.o $(out)/handed-in

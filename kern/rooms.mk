@@ -17,13 +17,14 @@ room_too.kern/ftrace/modules := kern/ftrace/*/trampoline.c
 room_too.kern/loader := kern/arch/*/reloc.c
 room_too.kern/apps := kern/apps/lib/*
 room.kern := kern/*.c boot/*/head.S
-# In no room: what call sites call. It reads the slots, or the one tracer, of ops/, and core/ patches
-# calls of it. These files are the only circle of more than three that does not lie inside a room.
+# In no room: what call sites call. It reads the slots, or the one tracer, of ops/, and core/
+# patches calls of it. These files are the only circle of more than three that does not lie inside
+# a room.
 room_none := $(addprefix kern/ftrace/*/,mcount.S mcount_caller.S caller.S)
 room_circle := $(room_none) $(addprefix kern/ftrace/core/,dynamic.c ftrace.c patch.c) \
 	$(addprefix kern/ftrace/ops/,ops.c single.c)
 room_files = $(or $(room.$1),$1/*) $(room_too.$1)
 
 kern_includes := $(addprefix -iquote ,$(kern_rooms) $(ftrace_rooms) kern/shell)
-kern_headers := $(ftrace_headers) \
-	$(wildcard kern/*.h $(addsuffix /*.h,$(kern_rooms) kern/shell kern/loader))
+kern_headers := $(wildcard $(addsuffix /*.h,kern $(kern_rooms) kern/shell kern/loader \
+	$(ftrace_rooms) kern/ftrace/riscv64 kern/ftrace/arm64))

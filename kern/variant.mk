@@ -1,8 +1,12 @@
-# Which kernel is meant: the variables that a person gives to make, and what follows from them. Every
-# make file that builds something includes this one.
+# Which kernel is meant: the variables that a person gives to make, and what follows from them.
+# Every make file that builds something includes this one.
 #
-# A kernel is built in a folder of its own, build/<arch>/<variant>/: two kernels that differ in one of
-# these variables never share a file that they write.
+# A kernel is built in a folder of its own, build/<arch>/<variant>/: two kernels that differ in one
+# of these variables never share a file that they write.
+MAKEFLAGS += --no-builtin-rules --no-builtin-variables
+.SUFFIXES:
+.DELETE_ON_ERROR:
+
 ARCHS := $(patsubst kern/arch/%/flags.mk,%,$(wildcard kern/arch/*/flags.mk))
 WANTED := $(or $(ARCH),$(ARCHS))
 PYTHON := /usr/bin/python3

@@ -6,4 +6,4 @@ $(out)/$2: $1/$2
 endef
 $(foreach n,$(staffed),$(foreach o,$(shell cd $(staff_folder)/$n && find * -name '*.o'),\
 	$(eval $(call staff_object,$(staff_folder)/$n,$o))))
-$(foreach o,$(call always,$(ARCH)),$(eval $(call staff_object,labs/staff/$(ARCH)/always$(stage),$o)))
+$(foreach o,$(call always,$(ARCH)),$(eval $(call staff_object,$(call always_of,$(ARCH)),$o)))

@@ -32,9 +32,12 @@ $(own_module): %.ko: $(MODULE) %.flags $(shared)/.links
 
 # The initrd. If the list of modules changes, it is packed again.
 initrd := $(call initrd_of,$(ARCH))
+unpacked := $(initrd:.cpio=)
 $(initrd).list: FORCE
 	@$(call keep,$(packed))
 $(initrd): $(wildcard kern/apps/initrd/*) README.md LICENSE $(packed) $(initrd).list
-	$(call say,CPIO,$@)rm -rf $(@:.cpio=) && mkdir -p $(@:.cpio=)/lib/modules/$(ARCH) && \
-	$(PYTHON) kern/apps/initrd/make.py $(@:.cpio=) && cp $(packed) $(@:.cpio=)/lib/modules/$(ARCH) && \
-	(cd $(@:.cpio=) && find . -mindepth 1 | LC_ALL=C sort | cpio --quiet -o -H newc) > $@.new && mv $@.new $@
+	$(call say,CPIO,$@)rm -rf $(unpacked) && mkdir -p $(unpacked)/lib/modules/$(ARCH) && \
+	$(PYTHON) kern/apps/initrd/make.py $(unpacked) && \
+	cp $(packed) $(unpacked)/lib/modules/$(ARCH) && \
+	(cd $(unpacked) && find . -mindepth 1 | LC_ALL=C sort | cpio --quiet -o -H newc) \
+	> $@.new && mv $@.new $@

@@ -1,12 +1,10 @@
-# The fuzzers: libFuzzer, with ASan and UBSan. The Makefile runs this file while it holds the lock of
-# build/fuzz/.
+# The fuzzers: libFuzzer, with ASan and UBSan. The Makefile runs this file while it holds the lock
+# of build/fuzz/.
 #
 # A fuzzer names what it is linked with in its first line, as a host test does; its second line may
-# say with what it begins, `// seeds: NAME ...`: build/fuzz/seeds-NAME. `riscv64` and `arm64` are objects
-# of good-module.c. What a fuzzer found is kept in build/fuzz/, an input that it fails on too.
-MAKEFLAGS += --no-builtin-rules --no-builtin-variables
-.SUFFIXES:
-.DELETE_ON_ERROR:
+# say with what it begins, `// seeds: NAME ...`: build/fuzz/seeds-NAME. `riscv64` and `arm64` are
+# objects of good-module.c. What a fuzzer found is kept in build/fuzz/, an input that it fails on
+# too.
 .DEFAULT_GOAL := fuzz
 
 include kern/variant.mk
@@ -14,9 +12,11 @@ include kern/variant.mk
 fuzzers := $(wildcard kern/tests/*_fuzz.c kern/loader/tests/*_fuzz.c kern/ftrace/tests/*_fuzz.c)
 fuzz_flags := -std=gnu11 -g -O1 -fsanitize=fuzzer,address,undefined -fno-sanitize-recover=all \
 	-iquote kern $(kern_includes) -iquote kern/tests -DHOST_TEST=1
-headers := $(wildcard kern/*/tests/*_fuzz.h kern/*/tests/*_host.h kern/arch/*/reloc.h) $(kern_headers)
+headers := $(wildcard kern/*/tests/*_fuzz.h kern/*/tests/*_host.h kern/arch/*/reloc.h) \
+	$(kern_headers)
 
-# Of each architecture, objects of one module, from both compilers: kern/loader/tests/seeds.mk makes them.
+# Of each architecture, objects of one module, from both compilers: kern/loader/tests/seeds.mk makes
+# them.
 $(ARCHS:%=build/fuzz/seeds-%): build/fuzz/seeds-%: kern/loader/tests/good-module.c
 	+@$(MAKE) -f kern/loader/tests/seeds.mk ARCH=$*
 # Two boards' trees, and one with an edge of each kind.
@@ -42,7 +42,8 @@ $$($(1).bin)-run: $$($(1).bin) $$($(1).seeds)
 	-timeout=10 -rss_limit_mb=1024 -max_len=16384 -print_final_stats=1 -artifact_prefix=$$<- \
 	$$<-corpus $$($(1).seeds) >$$<.log 2>&1 || { tail -40 $$<.log; exit 1; }
 	@awk '/^stat::number_of_executed_units/ {n = $$$$2} /^stat::linked/ {linked = $$$$2} \
-	END {print "$(basename $(notdir $(1))): " n " inputs, " linked " linked"; exit !(linked > 10)}' $$<.log
+	END {print "$(basename $(notdir $(1))): " n " inputs, " linked " linked"; \
+	exit !(linked > 10)}' $$<.log
 endef
 $(foreach f,$(fuzzers),$(eval $(call fuzzer,$(f))))
 .PHONY: fuzz
