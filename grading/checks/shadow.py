@@ -1,9 +1,9 @@
 """Labs 5 and 6: checks the shadow stack after each store. An interrupt may come after any store,
 and must find the stack consistent.
 
-	push: (1) raise free, (2) fill the frame, (3) set top.  pop: (1) set top back, (2) lower free.
-	data: (1) raise free, (2) fill the first word, (3) raise data_end.  Giving data back: the reverse
-                                                                     order.
+    push: (1) raise free, (2) fill the frame, (3) set top
+    pop:  (1) set top back, (2) lower free
+    data: (1) raise free, (2) fill the first word, (3) raise data_end; the reverse to give it back
 """
 
 from __future__ import annotations

@@ -15,8 +15,11 @@ from unittest import mock
 from grading import __main__ as program
 from grading.report.beneath import as_handed_out, graded_halves, nothing_own, untouched, waiting
 
-FILES = {2: ["kern/ftrace/tools/recordmcount.c", "kern/ftrace/core/records.c"], 4: ["kern/ftrace/<arch>/caller.S", "kern/ftrace/<arch>/other.S"],
-         5: ["kern/ftrace/graph/fgraph_one.c"]}
+FILES = {
+    2: ["kern/ftrace/tools/recordmcount.c", "kern/ftrace/core/records.c"],
+    4: ["kern/ftrace/<arch>/caller.S", "kern/ftrace/<arch>/other.S"],
+    5: ["kern/ftrace/graph/fgraph_one.c"]
+}
 LINKED = ["2/kern/ftrace/core/records.o", "4/kern/ftrace/{}/caller.o"]  # in lab 5's kernel
 
 
@@ -43,7 +46,8 @@ class Student(unittest.TestCase):
                 self.write(f"labs/staff/{arch}/lab5/{name.format(arch)}", "object")
             for half in ("4.1/kern/ftrace/{}/caller.o", "4.2/kern/ftrace/{}/other.o"):
                 self.write(f"labs/staff/{arch}/lab4/{half.format(arch)}", "object")
-        for words in (["init", "-q"], ["add", "-A"], ["-c", "user.name=a", "-c", "user.email=a@b", "commit", "-q", "-m", "a"]):
+        for words in (["init", "-q"], ["add", "-A"],
+                      ["-c", "user.name=a", "-c", "user.email=a@b", "commit", "-q", "-m", "a"]):
             subprocess.run(["git", *words], check=True)
 
     def write(self, name: str, text: str) -> None:
@@ -69,7 +73,8 @@ class Tree(Student):
                          "the staff's objects, make grade LAB=5 STAFF=4.")
 
     def test_an_architecture_that_is_done_can_be_graded(self) -> None:
-        self.begin("kern/ftrace/tools/recordmcount.c", "kern/ftrace/core/records.c", "kern/ftrace/arm64/caller.S")
+        self.begin("kern/ftrace/tools/recordmcount.c", "kern/ftrace/core/records.c",
+                   "kern/ftrace/arm64/caller.S")
         self.assertIn("riscv64/caller.S is as handed out", self.said())
         self.assertIn("; or grade ARCH=arm64 alone.", self.said())
         self.assertEqual(self.said("arm64"), "")
@@ -84,7 +89,8 @@ class Tree(Student):
         self.assertIn("recordmcount.c is as handed out", self.said("arm64"))
 
     def test_the_labs_own_files_do_not(self) -> None:
-        self.begin("kern/ftrace/tools/recordmcount.c", "kern/ftrace/core/records.c", "kern/ftrace/arm64/caller.S", "kern/ftrace/riscv64/caller.S")
+        self.begin("kern/ftrace/tools/recordmcount.c", "kern/ftrace/core/records.c",
+                   "kern/ftrace/arm64/caller.S", "kern/ftrace/riscv64/caller.S")
         self.assertEqual(self.said(), "")
 
     def test_nor_does_a_tree_without_the_staffs_objects(self) -> None:
@@ -94,7 +100,8 @@ class Tree(Student):
     def test_the_grade_stops_there(self) -> None:
         for arch in ("riscv64", "arm64"):
             self.write(f"build/{arch}/callsite.elf", "")
-        with (mock.patch("sys.argv", ["grading", "--lab", "5", "--arch", "arm64", "--kernels", "build"]), mock.patch.dict(os.environ, {"STAFF": ""}),
+        words = ["grading", "--lab", "5", "--arch", "arm64", "--kernels", "build"]
+        with (mock.patch("sys.argv", words), mock.patch.dict(os.environ, {"STAFF": ""}),
               contextlib.redirect_stderr(io.StringIO()) as said):
             self.assertEqual(program.main(), program.EXIT_USAGE)
         self.assertIn("Lab 5 needs lab 2 and lab 4", said.getvalue())

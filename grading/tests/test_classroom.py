@@ -780,8 +780,12 @@ class Whole(WithFolder):
             return {"lab": lab, "seeds": seeds}
 
         said = io.StringIO()
-        with patch("sys.argv", ["grade-class", "--lab", "3", "--in", str(self.folder / "in"), "--out", str(self.out), *words]), patch.object(tree, "manifest", manifest), \
-                patch.object(tree, "prepare", return_value=ROOT), patch.object(main, "grade", grade), patch.object(walls, "run", side_effect=self.sandbox), \
+        folders = ["--in", str(self.folder / "in"), "--out", str(self.out)]
+        with patch("sys.argv", ["grade-class", "--lab", "3", *folders, *words]), \
+                patch.object(tree, "manifest", manifest), \
+                patch.object(tree, "prepare", return_value=ROOT), \
+                patch.object(main, "grade", grade), \
+                patch.object(walls, "run", side_effect=self.sandbox), \
                 redirect_stdout(said), redirect_stderr(said):
             return main.main(), said.getvalue()
 

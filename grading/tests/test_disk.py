@@ -53,8 +53,10 @@ class BootOnFullDisk(unittest.TestCase):
                     path = Path(folder, name)
                     path.parent.mkdir(exist_ok=True)
                     path.symlink_to("/dev/full")
+                    live = tiny.machine(arch, "LIVE")
+                    config = tiny.config(arch, "LIVE", "point traced_site")
                     with self.assertRaises(Stopped) as caught, blamed(), \
-                            Run(tiny.machine(arch, "LIVE"), Path(folder, "x.log"), tiny.config(arch, "LIVE", "point traced_site")) as machine:
+                            Run(live, Path(folder, "x.log"), config) as machine:
                         machine.console.wait_ready(60)
                     self.assertEqual((Verdict.HARNESS, f"{path} cannot be written: {FULL}"),
                                      (caught.exception.verdict, caught.exception.why))

@@ -48,7 +48,8 @@ def trap(cause: int, pc: int, address: int = 0, link: int = 0, seq: int = 1,
 class NoProse(unittest.TestCase):
     def test_no_code_reads_a_sentence(self) -> None:
         reads = re.compile(
-            r"""["'] (not )?in \w+(\.\w+)*\.(why|panic|complaint)\b|\.(why|panic|complaint)\.(startswith|endswith|find|index|count|partition)|"""
+            r"""["'] (not )?in \w+(\.\w+)*\.(why|panic|complaint)\b|"""
+            r"""\.(why|panic|complaint)\.(startswith|endswith|find|index|count|partition)|"""
             r"""re\.\w+\(.*\.(why|panic|complaint)\b""")
         for seen in ('if "so" in finding.why:', 'e.why.startswith("so")',
                      're.search("so (\\d)", finding.why)', '"so" not in e.why'):
@@ -225,7 +226,9 @@ class WholeWords(unittest.TestCase):
 
     def test_a_long_line_of_the_guest_s_makes_no_long_grade(self) -> None:
         """Each rung of a boot that panicked repeats the panic."""
-        e = Evidence("arm64", 3, 1, 0, None, Path(), Verdict.PANIC, "at f " + "x" * (1 << 20))  # type: ignore[arg-type]
+        e = Evidence(
+            "arm64", 3, 1, 0, None, Path(), Verdict.PANIC,  # type: ignore[arg-type]
+            "at f " + "x" * (1 << 20))
         rungs = rubric.lab(3).rungs
         with tempfile.TemporaryDirectory() as scratch:
             path = Path(scratch, "grade.json")
@@ -249,7 +252,10 @@ class WholeWords(unittest.TestCase):
                                      for n in (1, 4) if rung.judges(n)})
                 for rung in rubric.lab(lab).rungs
             ]
-            evidence = [Evidence("arm64", lab, n, 1, None, Path()) for n in (1, 4)]  # type: ignore[arg-type]
+            evidence = [
+                Evidence("arm64", lab, cpus, 1, None, Path())  # type: ignore[arg-type]
+                for cpus in (1, 4)
+            ]
             report.show(report.Grade("arm64", lab, 1, results, evidence),
                         Console(width=80, file=(said := io.StringIO())))
             self.assertNotIn("…", said.getvalue(), f"lab {lab}")
@@ -257,7 +263,9 @@ class WholeWords(unittest.TestCase):
 
 class Moments(unittest.TestCase):
     def evidence(self) -> Evidence:
-        e = Evidence("arm64", 4, 1, 0, None, Path(), typed=[(0, "a"), (5, "b"), (9, "c")])  # type: ignore[arg-type]
+        e = Evidence(
+            "arm64", 4, 1, 0, None, Path(),  # type: ignore[arg-type]
+            typed=[(0, "a"), (5, "b"), (9, "c")])
         e.phases = [Phase("trace", 1, None, 5, 8)]
         return e
 

@@ -44,11 +44,13 @@ ftrace_stub:
 TRUSTED = '\t.text\n\t.globl schedule, open\nschedule:\nopen:\nits_own:\n\tnop\n'
 RULES = {  # lines added to a good file -> the message
     "\t.set number, 5\n": "number is an absolute symbol",
-    "\t.globl ftrace_stub_9\n\t.set ftrace_stub_9, 0xffffffff80000000\n": "ftrace_stub_9 is an absolute symbol",
+    "\t.globl ftrace_stub_9\n\t.set ftrace_stub_9, 0xffffffff80000000\n":
+        "ftrace_stub_9 is an absolute symbol",
     "\t.size ftrace_stub, 1 << 30\n": "ftrace_stub is not within its section",
     "\t.type late, %object\nlate:\n\t.size late, 4\n": "late is not within its section",
     "\t.globl mine\nmine:\n\tnop\n": "it defines mine for other files",
-    "\t.globl ftrace_make_call\nftrace_make_call:\n\tnop\n": "it defines ftrace_make_call for other files",
+    "\t.globl ftrace_make_call\nftrace_make_call:\n\tnop\n":
+        "it defines ftrace_make_call for other files",
     "\t.data\n\t.8byte wl_first\n": "it refers to wl_first, which no header of the kernel declares",
     "\t.data\n\t.8byte app_table_of\n": "it refers to app_table_of",
     "schedule:\n\tnop\n": "schedule is a name of sched.o",
@@ -59,16 +61,21 @@ RULES = {  # lines added to a good file -> the message
     "\t.type ftrace_stub, %gnu_indirect_function\n": "ftrace_stub is global and of type",
     "\t.comm ftrace_stub_7, 8\n": "ftrace_stub_7 has no place in a section",
     '\t.section .tbss, "awT", %nobits\nmine: .zero 8\n': "it may not have a section '.tbss'",
-    '\t.section .table.initcall, "a"\n\t.8byte ftrace_stub\n': "it may not have a section '.table.initcall'",
+    '\t.section .table.initcall, "a"\n\t.8byte ftrace_stub\n':
+        "it may not have a section '.table.initcall'",
     '\t.section .text.irqentry, "ax"\n\tnop\n': "it may not have a section '.text.irqentry'",
-    '\t.section .text.mine, "awx"\n\tnop\n': "it may not have a section '.text.mine' with flags 0x7",
+    '\t.section .text.mine, "awx"\n\tnop\n':
+        "it may not have a section '.text.mine' with flags 0x7",
     '\t.section .debug_gdb_scripts\n\t.byte 1\n': "it may not have a section '.debug_gdb_scripts'",
-    '\t.section .text.mine, "axG", %progbits, mine, comdat\n\tnop\n': "it may not have a section '.group'",
-    '\t.section .init_array, "aw"\n\t.8byte ftrace_stub\n': "it may not have a section '.init_array'",
+    '\t.section .text.mine, "axG", %progbits, mine, comdat\n\tnop\n':
+        "it may not have a section '.group'",
+    '\t.section .init_array, "aw"\n\t.8byte ftrace_stub\n':
+        "it may not have a section '.init_array'",
     '\t.section .rela.mine, "", %4\n\t.8byte 0, 0, 0\n': "it may not have a section '.rela.mine'",
     '\t.altmacro\n\t.macro one n\nx\\n:\n\t.endm\n\t.set .Ln, 0\n\t.rept 50000\n\tone %.Ln\n\t.set '
     '.Ln, .Ln + 1\n\t.endr\n': "it has 500",
-    "\t.data\n\t.8byte 0\n\t.rept 50000\n\t.reloc 0, NONE, ftrace_stub\n\t.endr\n": ".data has 50000 relocations",
+    "\t.data\n\t.8byte 0\n\t.rept 50000\n\t.reloc 0, NONE, ftrace_stub\n\t.endr\n":
+        ".data has 50000 relocations",
     "\t.bss\n\t.zero 1 << 20\n": "bytes to the kernel, and may add 262144 at most",
     "\t.data\n\t.balign 1 << 20\n": "may be aligned to a page at most",
     '\t.file "kern/sched/sched.c"\n': "its object names 'kern/sched/sched.c' as its source",

@@ -52,9 +52,11 @@ class Words(unittest.TestCase):
     def test_words_are_seen_however_much_was_read_after_them(self) -> None:
         """On a busy host one read may return more than the last lines."""
         LOGS.mkdir(parents=True, exist_ok=True)
-        with subprocess.Popen(["sh", "-c", "printf 'the words\\n'; sleep 0.3; printf '%09999d=> ' "
-                                           "0; cat"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, bufsize=0) as program, \
-                closing(GuestConsole(program, LOGS / "words.log", 1 << 20, lambda: None, time.monotonic)) as console:
+        script = "printf 'the words\\n'; sleep 0.3; printf '%09999d=> ' 0; cat"
+        with subprocess.Popen(["sh", "-c", script], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+                              bufsize=0) as program, \
+                closing(GuestConsole(program, LOGS / "words.log", 1 << 20, lambda: None,
+                                     time.monotonic)) as console:
             holds(console, len("the words\n") + 9999 + len("=> "))
             text = console.wait_for(lambda _: console.has("the words"), 20, "the words")
             self.assertTrue(text.startswith("the words\n0"), text[:20])
@@ -168,8 +170,8 @@ class Ends(unittest.TestCase):
                     hogs.callback(process.kill)
                     assert process.stdout
                     process.stdout.read(1)  # wait until it runs
-                began, start, late = machine.clock(), time.monotonic(
-                ), time.monotonic() - machine.clock()
+                began, start = machine.clock(), time.monotonic()
+                late = time.monotonic() - machine.clock()
                 with self.assertRaises(Stopped):
                     machine.console.wait_for(lambda text: False, 1, "what never comes")
                 self.assertGreaterEqual(machine.clock() - began, 1)

@@ -260,7 +260,8 @@ class KretprobeReturns(HandMadeBoot):
 
 
 class Instances(HandMadeBoot):
-    def judged(self, part: checks.Part, *said: tuple[int, int]) -> Finding | None:  # type: ignore[name-defined]
+    def judged(self, part: checks.Part,  # type: ignore[name-defined]
+               *said: tuple[int, int]) -> Finding | None:
         self.log = []
         for words in said:
             self.said(probes.INSTANCE, *words)

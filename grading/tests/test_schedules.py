@@ -183,8 +183,9 @@ class Chosen(unittest.TestCase):
         slots = bytearray(other + end + other)
         slots[len(other)] = 0
         player = mock.Mock()
-        player.kernel.extent.return_value, player.kernel.exits.return_value, player.kernel.jumps_to.return_value = (
-            ENDS, ENDS + 4), [ENDS], 0
+        player.kernel.extent.return_value = (ENDS, ENDS + 4)
+        player.kernel.exits.return_value = [ENDS]
+        player.kernel.jumps_to.return_value = 0
         player.machine.observer.so_far = lambda first: decoded(bytes(slots[first * len(other):]),
                                                                first, running=True)
         ended = Player.ended_since(player, REGISTER, 0)
@@ -235,8 +236,9 @@ class Chosen(unittest.TestCase):
         player = mock.Mock(_steps={0x10: "before", 0x11: "inside",
                                    0x12: "after"}, _stopping=[0x20, 0x21], _site="site",
                            _places_of_call=set, _log=lambda _: log)
-        player.kernel.extent.return_value, player.kernel.exits.return_value, player.kernel.jumps_to.return_value = (
-            ENDS, ENDS + 4), [ENDS], 0
+        player.kernel.extent.return_value = (ENDS, ENDS + 4)
+        player.kernel.exits.return_value = [ENDS]
+        player.kernel.jumps_to.return_value = 0
         todo, _ = Player._dry(player, REGISTER)
         self.assertEqual([s.step for s in todo if not s.inside], ["before", "after"])
         log.pop()

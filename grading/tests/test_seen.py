@@ -74,11 +74,12 @@ class Amounts(unittest.TestCase):
         self.e = Evidence("arm64", 4, 1, SEED, Nothing("arm64", 4), Path())
 
     def test_less_than_is_needed(self) -> None:
-        for amount, words in ((Amount("", 0, 1), "no call was observed"), (Amount(
-                "trace 1", 3, 9
-        ), "trace 1: too little was observed to judge the rung: call, 3 times, and at least 9 times"
-                                                                           )):
-            found = seen.too_little(self.e, (Coverage("call", lambda e, a=amount: [a]),))  # type: ignore[misc]
+        for amount, words in (
+            (Amount("", 0, 1), "no call was observed"),
+            (Amount("trace 1", 3, 9), "trace 1: too little was observed to judge the rung: call, 3 "
+             "times, and at least 9 times")):
+            covered = Coverage("call", lambda e, a=amount: [a])  # type: ignore[misc]
+            found = seen.too_little(self.e, (covered,))
             assert found
             self.assertIn(words, found.why)
         self.assertIsNone(seen.too_little(self.e,

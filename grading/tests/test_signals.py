@@ -25,7 +25,8 @@ SLEEPS = "#include <unistd.h>\nint main(void) { return sleep(1000); }\n"
 TABLE = """
 from pathlib import Path
 from grading.checks import recordmcount
-recordmcount.table(Path({tool!r}), recordmcount.entry_elf("riscv64", [8, 16]), Path({tool!r} + ".elf"))
+elf = recordmcount.entry_elf("riscv64", [8, 16])
+recordmcount.table(Path({tool!r}), elf, Path({tool!r} + ".elf"))
 """
 
 

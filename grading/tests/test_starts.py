@@ -64,9 +64,10 @@ class Handout(handed_out.HandedOutTree):
         self.assertIn("labs/6-graph-many-users/rubric.toml", files)
         for name in files:
             self.assertNotRegex(
-                name,
-                r"/wrong/|/equivalent$|^grading/(tests/|selftest/(edits|wrong|muta|class_of|handed_out))|instructor\.mk|handout\.py|(trace_graph_direct|fgraph_one_walk)\.c|\b(add|instructors|platforms)\.md|^\.ci/run"
-            )
+                name, r"/wrong/|/equivalent$|"
+                r"^grading/(tests/|selftest/(edits|wrong|muta|class_of|handed_out))|"
+                r"instructor\.mk|handout\.py|(trace_graph_direct|fgraph_one_walk)\.c|"
+                r"\b(add|instructors|platforms)\.md|^\.ci/run")
         for name in ("docs/index.md", "docs/mkdocs.yml"):
             self.assertNotRegex((self.out / name).read_text(),
                                 r"\b(add|instructors|platforms)\.md", name)

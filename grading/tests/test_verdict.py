@@ -36,12 +36,18 @@ def too_deep() -> None:
 
 
 KERNELS: dict[str, Callable[[], object]] = {
-    "ValueError": lambda: int("no number"), "IndexError": lambda: [][0], "KeyError": lambda: dict[str, int]()["no name"],
-    "error": lambda: struct.unpack("<Q", b"short"), "UnicodeDecodeError": lambda: b"\xff".decode(), "RecursionError": too_deep,
-    "AttributeError": lambda: None.symbol, "AssertionError": lambda: unittest.TestCase().assertTrue(False)}  # type: ignore[attr-defined]
+    "ValueError": lambda: int("no number"),
+    "IndexError": lambda: [][0],
+    "KeyError": lambda: dict[str, int]()["no name"],
+    "error": lambda: struct.unpack("<Q", b"short"),
+    "UnicodeDecodeError": lambda: b"\xff".decode(),
+    "RecursionError": too_deep,
+    "AttributeError": lambda: None.symbol,  # type: ignore[attr-defined]
+    "AssertionError": lambda: unittest.TestCase().assertTrue(False)
+}
 HOSTS: dict[str, Callable[[], object]] = {
-    "FileNotFoundError": lambda: os.stat("/nothing-is-here"), "QemuError": lambda:
-    (_ for _ in ()).throw(QemuError("no answer")),
+    "FileNotFoundError": lambda: os.stat("/nothing-is-here"),
+    "QemuError": lambda: (_ for _ in ()).throw(QemuError("no answer")),
     "TimeoutExpired": lambda: subprocess.run(["sleep", "9"], timeout=0.01, check=True)
 }
 

@@ -48,8 +48,8 @@ shift
 [ "$1" != -- ] || shift
 mkdir -p $home && cd $home && /bin/sh -c "$*"
 """
-PREPARES = 'mkdir -p $1/tmp; cat ../../../has 2>/dev/null || echo \'{"processors": 1, %s\'\n' % json.dumps(
-    HAS)[1:]
+PREPARES = ("mkdir -p $1/tmp; cat ../../../has 2>/dev/null || "
+            'echo \'{"processors": 1, %s\'\n' % json.dumps(HAS)[1:])
 GRADES = r"""
 set -e
 test "$3" = .
@@ -218,7 +218,8 @@ class StandIn(OverSsh):
                 "students": "ann"
             }))
         (self.out / "tmp").mkdir()
-        with patch("sys.argv", ["one", str(self.out), "k", str(self.at)]), patch.object(one, "run", side_effect=NoWalls("no walls")) as run, \
+        with patch("sys.argv", ["one", str(self.out), "k", str(self.at)]), \
+                patch.object(one, "run", side_effect=NoWalls("no walls")) as run, \
                 contextlib.redirect_stdout(io.StringIO()):
             self.assertEqual(one.main(), 1)
         self.assertEqual(run.call_args[0][0]["tree"], str(self.at))

@@ -343,9 +343,10 @@ def outlives() -> Step:
             shows("wait", r"^\[1\] done, exit status 130: own-program endless outlive$")
         ]
         left = next(filter(None, (s(run) for s in steps)), "")
-        return left or prints(
-            "jobs", "")(run) or (shows("ps", "swapper")(run) if "own-program"
-                                 not in run.console.command("ps") else "own-program still runs")
+        left = left or prints("jobs", "")(run)
+        if not left and "own-program" in run.console.command("ps"):
+            return "own-program still runs"
+        return left or shows("ps", "swapper")(run)
     return step
 
 
@@ -488,10 +489,14 @@ def from_each_instruction(*functions: str) -> Step:
             for way, name in enumerate(functions):
                 for at in instructions(kernel, name):
                     bit = 1 << (at - kernel.symbol(name)) // 4
+
+                    def walked(word: int = hits + 8 * way, bit: int = bit) -> bool:
+                        return bool(int.from_bytes(run.read(word, 8), "little") & bit)
+
                     if cpus.reach({at}, but={0}) != 1:
                         return f"'{line}' does not come to {kernel.name_at(at)}"
                     cpus.serve(1)
-                    if not cpus.run(lambda: bool(int.from_bytes(run.read(hits + 8 * way, 8), "little") & bit)):  # pylint: disable=cell-var-from-loop
+                    if not cpus.run(walked):
                         return f"CPU 1, at {kernel.name_at(at)}, does not take the interrupt"
                     cpus.go(1)
         return kept(line, run.console.wait_ready(HANGS))
@@ -536,7 +541,8 @@ def dies_while_woken(run: Run) -> str:
             if cpus.pc(1) not in switches:
                 cpus.go(1)
                 end = run.clock() + 0.05
-                cpus.reach(switches, until=lambda: run.clock() > end)  # pylint: disable=cell-var-from-loop
+                # pylint: disable-next=cell-var-from-loop
+                cpus.reach(switches, until=lambda: run.clock() > end)
             exits += cpus.pc(1) in switches
             cpus.go(0)
             # CPU 1, if it has not exited, runs too: it may have a lock that CPU 0 waits for
@@ -1807,7 +1813,9 @@ def run_case(case: Case) -> str:
     """Run the case. Returns "", or what is wrong."""
     log = LOGS / (case.full_name.replace(" ", "-").replace(",", "").replace("/", "-") + ".log")
     try:
-        machine = Machine(case.arch, case.smp, image=image_of(case, log), **{"initrd": initrd_of(case.arch, "-tests" in case.variant), **case.options})  # type: ignore[arg-type]
+        initrd = initrd_of(case.arch, "-tests" in case.variant)
+        machine = Machine(case.arch, case.smp, image=image_of(case, log),
+                          **{"initrd": initrd, **case.options})  # type: ignore[arg-type]
         with Run(machine, log) as run:
             text = run.console.wait_ready(HANGS)
             missing = [p for p in case.boot if p not in text]

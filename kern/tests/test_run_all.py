@@ -25,8 +25,11 @@ class T(unittest.TestCase):
 
 def tested(rows: list[list[run_all.Suite]], words: tuple[str, ...] = ()) -> tuple[int, str]:
     """The status and the output of `make test` with these suites, after a build of nothing."""
-    with contextlib.redirect_stdout(io.StringIO()) as said, mock.patch("sys.argv", ["run_all", *words]), \
-            mock.patch.object(run_all, "builds", lambda: [[("build", ["touch", "built"])]]), mock.patch.object(run_all, "rows", lambda *_: rows):
+    builds = [[("build", ["touch", "built"])]]
+    with contextlib.redirect_stdout(io.StringIO()) as said, \
+            mock.patch("sys.argv", ["run_all", *words]), \
+            mock.patch.object(run_all, "builds", lambda: builds), \
+            mock.patch.object(run_all, "rows", lambda *_: rows):
         status = run_all.main()
     return status, said.getvalue()
 

@@ -20,6 +20,9 @@ ONE_ARCHITECTURE = {
 }
 # Of the classes in qemu/isa/.
 ONE_CLASS = {"far_call", "mov_x9_x30", "cleans", "invalidates", "invalidates_all", "completes"}
+CODE = (".c", ".h", ".cc", ".S", ".py", ".mk")
+SCRIPT = re.compile(rb"#!.*sh\n")
+EACH_KIND = ("Makefile", "kern/kernel.mk", ".ci/run", "kern/main.c", "kern/tests/test_tree.py")
 PASTED = re.compile(r"TRACE_RESTS_|TRACE_(FIELD|MEMBER)_")  # names that another macro makes
 
 
@@ -27,6 +30,12 @@ def files(*folders: str) -> list[Path]:
     listed = subprocess.run(["git", "ls-files", *folders], cwd=ROOT, capture_output=True, text=True,
                             check=True).stdout.split()
     return [Path(name) for name in listed if (ROOT / name).is_file()]
+
+
+def is_code(path: Path) -> bool:
+    """Is it C, assembly, Python, a make file or a shell script?"""
+    return path.suffix in CODE or path.name == "Makefile" or bool(
+        SCRIPT.match((ROOT / path).read_bytes()))
 
 
 def product(*folders: str) -> list[Path]:
@@ -67,11 +76,12 @@ def letters(scope: ast.Module) -> Iterator[str]:
 
 
 class Tree(unittest.TestCase):
-    def test_no_line_of_c_or_assembly_is_wider_than_100_columns(self) -> None:
-        """But for attacks on the grade, which are parts of files and what the grade says of them.
-        """
-        wide = [f"{path}:{number}" for path in files()
-                if path.suffix in (".c", ".h", ".cc", ".S") and "attacks" not in path.parts
+    def test_no_line_is_wider_than_100_columns(self) -> None:
+        """Of C, assembly, Python, make files and shell scripts, those of tests too; but for attacks
+        on the grade, which are parts of files and what the grade says of them."""
+        found = {path for path in files() if "attacks" not in path.parts and is_code(path)}
+        self.assertLessEqual({Path(name) for name in EACH_KIND}, found)
+        wide = [f"{path}:{number}" for path in sorted(found)
                 for number, line in enumerate((ROOT / path).read_text().splitlines(), 1)
                 if len(line.expandtabs(8)) > 100]
         self.assertEqual(wide, [])
@@ -201,10 +211,10 @@ x = lambda y: [z for z in y]
         self.assertEqual({name for name in macros if words[name] < 2}, set())
 
 
-def labels(text: str) -> list[str]:
+def labels(text: str) -> list[tuple[str, str]]:
     """The named labels of an assembly file, and the first sentence of each of its steps, in their
     order."""
-    return re.findall(r"^([A-Za-z_]\w*):|^\t/\* (\d\. [^.;:]*)", text, re.M)  # type: ignore[return-value]
+    return re.findall(r"^([A-Za-z_]\w*):|^\t/\* (\d\. [^.;:]*)", text, re.M)
 
 
 class Assembly(unittest.TestCase):

@@ -82,9 +82,8 @@ class DebuggerSession:
 
     def sh(self, line: str) -> str:
         """The shell's output for a line."""
-        said = self(f"console {line}")
-        return said.partition(f"{line}\n")[2].removesuffix("callsite# ").rpartition("callsite# ")[0] or \
-            said.partition(f"{line}\n")[2].removesuffix("callsite# ")
+        said = self(f"console {line}").partition(f"{line}\n")[2].removesuffix("callsite# ")
+        return said.rpartition("callsite# ")[0] or said
 
     def functions(self, line: str) -> list[str]:
         """The functions of a backtrace, innermost first."""

@@ -187,8 +187,8 @@ class Mistakes(DocumentedTree):
 
 SOURCES = [p for p in (ROOT / "kern").rglob("*.c") if "tests" not in p.relative_to(ROOT).parts]
 FILE = re.compile(
-    r'TRACEFS_(FILE|INSTANCE_FILE|CPU_FILE|ENTRY|TEXT|CONTROL|U64|FILTER)\(\w+,\s*"([^"]+)",\s*(?:TRACEFS_(\w+))?'
-)
+    r"TRACEFS_(FILE|INSTANCE_FILE|CPU_FILE|ENTRY|TEXT|CONTROL|U64|FILTER)"
+    r'\(\w+,\s*"([^"]+)",\s*(?:TRACEFS_(\w+))?')
 WHERE = {"FILE": "TOP", "INSTANCE_FILE": "INSTANCE", "CPU_FILE": "CPU", "ENTRY": "EACH_CPU"}
 
 

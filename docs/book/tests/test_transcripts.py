@@ -32,7 +32,8 @@ MY = ROOT / "build/tests/my"  # what the handouts call my/
 NOT_TYPED = {
     ("docs/modules.md", "rmmod stuck"): "a module that no tree has",
     ("labs/0-boot/handout.md", "make doctor"): "this machine's versions",
-    ("labs/0-boot/handout.md", "make gdb ARCH=riscv64 LAB=1 APP=my/collatz.c"): "the start of lab 1",
+    ("labs/0-boot/handout.md", "make gdb ARCH=riscv64 LAB=1 APP=my/collatz.c"):
+        "the start of lab 1",
     ("labs/0-boot/handout.md", "info symbol $x30"): "what a reader finds who does on arm64 what "
     "was shown on riscv64",
     ("labs/2-call-site-records/handout.md", "callsites mutex_*"): "likewise",
@@ -40,9 +41,11 @@ NOT_TYPED = {
      "RUNG='one CPU' GDB=1"): "a mistake",
     ("labs/4-caller-regs/handout.md", "make grade LAB=4 ARCH=riscv64 REPLAY=0123456789abcdef "
      "RUNG=3 GDB=1"): "a mistake",
-    ("labs/4-caller-regs/handout.md", "make grade LAB=4 ARCH=riscv64"): "a grade in a student's tree",
+    ("labs/4-caller-regs/handout.md", "make grade LAB=4 ARCH=riscv64"):
+        "a grade in a student's tree",
     ("labs/5-function-graph/handout.md", "workload 0123456789abcdef"): "a mistake",
-    ("labs/6-graph-many-users/handout.md", "fgraph_op 0 see wl_leaf_elm"): "fourteen of its commands are left out",
+    ("labs/6-graph-many-users/handout.md", "fgraph_op 0 see wl_leaf_elm"):
+        "fourteen of its commands are left out",
 }
 
 

@@ -160,7 +160,8 @@ class Sandbox(unittest.TestCase):
             server.settimeout(0.2)
             self.refused(
                 f"""int s = socket(AF_INET, SOCK_STREAM, 0);
-                struct sockaddr_in a = {{AF_INET, htons({server.getsockname()[1]}), {{htonl(INADDR_LOOPBACK)}}}};
+                struct sockaddr_in a = {{AF_INET, htons({server.getsockname()[1]}),
+                                         {{htonl(INADDR_LOOPBACK)}}}};
                 connect(s, (void *)&a, sizeof(a)); write(s, "x", 1);""",
                 "asked for another process or a connection and was stopped")
             with self.assertRaises(TimeoutError):

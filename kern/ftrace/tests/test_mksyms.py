@@ -24,22 +24,29 @@ CLANG = {"riscv64": ["clang", "--target=riscv64-linux-gnu", "-march=rv64ima", "-
 SOURCE = """
 #include <stdbool.h>
 typedef unsigned char byte; typedef const byte *bytes; typedef int (*callback)(void *);
-enum colour { RED, BLUE }; struct one { int a; }; struct two { long a, b; }; struct large { long a[3]; };
+enum colour { RED, BLUE };
+struct one { int a; }; struct two { long a, b; }; struct large { long a[3]; };
 union either { char c[4]; int i; }; union pair { long l[2]; };
 #define F __attribute__((noinline, used))
 F int nothing(void) { return 1; }
 asm(".p2align 4\\n.skip 12\\n.globl tiny\\n.type tiny, @function\\ntiny: ret\\n.size tiny, 4");
 F int signed_ones(signed char a, short b, int c, long d, long long e) { return a + b + c + d + e; }
-F int unsigned_ones(byte a, unsigned short b, const unsigned c, volatile unsigned long d, bool e, char f)
+F int unsigned_ones(byte a, unsigned short b, const unsigned c, volatile unsigned long d, bool e,
+                    char f)
 { return a + b + c + d + e + f; }
-F int addresses(bytes b, callback c, char *const argv[], struct two *t, int (*rows)[4]) { return b && c && argv && t && rows; }
-F int others(enum colour c, struct one o, struct two t, struct large l) { return c + o.a + t.b + l.a[2]; }
+F int addresses(bytes b, callback c, char *const argv[], struct two *t, int (*rows)[4])
+{ return b && c && argv && t && rows; }
+F int others(enum colour c, struct one o, struct two t, struct large l)
+{ return c + o.a + t.b + l.a[2]; }
 F int unions(union either e, union pair p) { return e.i + p.l[1]; }
 F int odd(int, _Atomic int a, __int128 wide, int z) { return a + wide + z; }
 F int wide(__int128 w) { return w; }
-F int eight(int a, int b, int c, int d, int e, int f, int g, int h) { return a + b + c + d + e + f + g + h; }
-F int nine(int a, int b, int c, int d, int e, int f, int g, int h, int i) { return a + b + c + d + e + f + g + h + i; }
-F int no_room(int a, int b, int c, int d, int e, int f, int g, struct two t) { return a + b + c + d + e + f + g + t.b; }
+F int eight(int a, int b, int c, int d, int e, int f, int g, int h)
+{ return a + b + c + d + e + f + g + h; }
+F int nine(int a, int b, int c, int d, int e, int f, int g, int h, int i)
+{ return a + b + c + d + e + f + g + h + i; }
+F int no_room(int a, int b, int c, int d, int e, int f, int g, struct two t)
+{ return a + b + c + d + e + f + g + t.b; }
 F int more(const char *format, ...) { return format[0]; }
 static inline int twice(int number) { return number * number; }
 int (*out_of_line)(int) = twice;

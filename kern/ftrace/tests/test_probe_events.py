@@ -348,7 +348,8 @@ class OnAMachine:
             "\tfield:unsigned long __probe_func;\toffset:8;\tsize:8;\tsigned:0;\n"
             "\tfield:unsigned long __probe_ret_ip;\toffset:16;\tsize:8;\tsigned:0;\n"
             "\tfield:s32 arg1;\toffset:24;\tsize:4;\tsigned:1;\n\n"
-            'print fmt: "(%lx <- %lx) arg1=%d", REC->__probe_func, REC->__probe_ret_ip, REC->arg1\n',
+            'print fmt: "(%lx <- %lx) arg1=%d", REC->__probe_func, REC->__probe_ret_ip, '
+            "REC->arg1\n",
             self.sh("cat events/kprobes/two/format"))
 
     def test_the_flags_are_those_of_the_probed_code(self) -> None:
