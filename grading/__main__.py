@@ -253,8 +253,9 @@ def make(command: str) -> None:
 
 def unlike(kernel: Kernel) -> str:
     """A sentence if the image that is booted is not the one that was linked, or ''."""
-    return "" if kernel.is_in(kernel.path.with_name("Image").read_bytes(
-    )) else f"the Image of {kernel.arch} was not made from its callsite.elf; type make"
+    if kernel.is_in(kernel.path.with_name("Image").read_bytes()):
+        return ""
+    return f"the Image of {kernel.arch} was not made from its callsite.elf; type make"
 
 
 @contextmanager

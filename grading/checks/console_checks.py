@@ -26,8 +26,10 @@ def _contexts(phase: Phase) -> dict[str, list[FunctionEvent]]:
         if event.func in ("wl_begin", "wl_end"):
             contexts.setdefault("main", []).append(event)
         elif event.func in workload.FUNCTIONS or phase.name == PROBES:
-            name = f"interrupt {event.cpu}" if event.interrupt else threads.setdefault(
-                event.task, f"thread {event.cpu}")
+            if event.interrupt:
+                name = f"interrupt {event.cpu}"
+            else:
+                name = threads.setdefault(event.task, f"thread {event.cpu}")
             contexts.setdefault(name, []).append(event)
     return contexts
 
@@ -85,8 +87,9 @@ def parents_as_expected(evidence: Evidence) -> Finding | None:
 
 def runs_printed(evidence: Evidence) -> Finding | None:
     """The calls of each run of a module's functions are printed, in order, and no others."""
-    return first_of(_runs(visit) for visit in evidence.visits) if evidence.visits else Finding(
-        "no calls were made in modules")
+    if not evidence.visits:
+        return Finding("no calls were made in modules")
+    return first_of(_runs(visit) for visit in evidence.visits)
 
 
 def _runs(visit: Visit) -> Finding | None:

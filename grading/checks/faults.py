@@ -53,8 +53,9 @@ def lock_misused(evidence: Evidence) -> str:
     caller, mutex = panicked(evidence)
     if caller in ("ftrace_batch_begin", "mutex_unlock"):
         return "lock-not-held"
-    return "lock-not-given-back" if caller == "mutex_lock" and mutex == evidence.kernel.symbol(
-        "ftrace_lock") else ""
+    if caller == "mutex_lock" and mutex == evidence.kernel.symbol("ftrace_lock"):
+        return "lock-not-given-back"
+    return ""
 
 
 def back_into(evidence: Evidence, stub: str) -> bool:

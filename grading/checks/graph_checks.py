@@ -59,9 +59,8 @@ def unsure(evidence: Evidence, phase: Phase) -> Framed:
         return nobody
 
     def by_return(span: Span) -> bool:
-        return span.leaving is not None and len(span.leaving.hits) == sum(
-            map(patched, span.leaving.spans)
-        )
+        leaving = span.leaving
+        return leaving is not None and len(leaving.hits) == sum(map(patched, leaving.spans))
 
     return lambda s: s.name in leaver and not by_return(s)
 
@@ -290,18 +289,14 @@ def nested_as_printed(evidence: Evidence, phase: Phase, user: User) -> Finding |
 
 def one_deeper(divergence: Divergence) -> bool:
     """Is the printed event right except that its depth is one too large?"""
-    if divergence.executed_at >= len(divergence.executed) or divergence.printed_at >= len(
-        divergence.printed
-    ):
+    executed, printed = divergence.executed, divergence.printed
+    if divergence.executed_at >= len(executed) or divergence.printed_at >= len(printed):
         return False
-    step, event = (
-        divergence.executed[divergence.executed_at],
-        divergence.printed[divergence.printed_at],
-    )
+    step, event = executed[divergence.executed_at], printed[divergence.printed_at]
     if not isinstance(step, GraphStep) or not isinstance(event, GraphEvent):
         return False
-    return step.kind == event.kind and event.func in (step.span.name,
-                                                      "") and event.depth == min(step.depths) + 1
+    return (step.kind == event.kind and event.func in (step.span.name, "")
+            and event.depth == min(step.depths) + 1)
 
 
 def _counts(where: str, user: User) -> Finding | None:

@@ -97,8 +97,8 @@ def permitted(evidence: Evidence, address: int, word: int) -> bool:
     if any(module.has_trampoline(address) for module in kernel.modules):
         return True  # trampolines_lead() judges trampolines
     if address in kernel.site_at:
-        return word in (kernel.isa.nop, kernel.site_at[address].linked) or _is_call(
-            evidence, address, word)
+        return (word in (kernel.isa.nop, kernel.site_at[address].linked)
+                or _is_call(evidence, address, word))
     if address in (kernel.symbol("ftrace_call"), kernel.symbol("ftrace_graph_call")):
         return word == kernel.isa.nop or _is_call(evidence, address, word)
     return address in changing(kernel) and word == kernel.isa.word_before.get(kernel.hook)

@@ -381,9 +381,8 @@ def users_in_time(evidence: Evidence) -> Finding | None:
                 wrong = _left(evidence, step, r)
             else:
                 came += 1
-                wrong = _birth(evidence, step, r, users.birth, "its slot") or _stamped(
-                    evidence, step, r, users
-                )
+                wrong = (_birth(evidence, step, r, users.birth, "its slot")
+                         or _stamped(evidence, step, r, users))
             if wrong:
                 return wrong
     if not (came and left):

@@ -104,8 +104,7 @@ def _call_wrong(evidence: Evidence, run: ScheduleRun, call: Call, ended: int) ->
     ]
     if late and change.goes and not change.stays:
         return (f"{change.ends} returned while another CPU was still about to execute "
-                f"{kernel.name_at(late[0].addr)}"), late[
-            0].seq
+                f"{kernel.name_at(late[0].addr)}"), late[0].seq
     return None
 
 

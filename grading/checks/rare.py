@@ -141,9 +141,8 @@ def walks(evidence: Evidence) -> Finding | None:
             f"at one call the two handlers of a user and an op walk the stack: {len(found)} of "
             f"these {len(WALKS)} walks were seen"
         )
-    call = [c for c in evidence.truth.calls if c.name == "rare_outer" and c.seq < found[0][0].seq][
-        -1
-    ]
+    first = found[0][0].seq
+    call = [c for c in evidence.truth.calls if c.name == "rare_outer" and c.seq < first][-1]
     for (who, gate, by, patched), walk in zip(WALKS, found):
         stack = [r.v[by] for r in walk if r.v[by]]
         names = [

@@ -82,8 +82,8 @@ class Stack:
         shown = self.top in self.words and at == self.top + self.frame["data_end"]
         if shown and value > self.free:
             return "data_end was raised above free: raise free first"
-        if self.signed and shown and value > self.end(self.top) and self.end(
-                self.top) not in self.words:
+        if (self.signed and shown and value > self.end(self.top)
+                and self.end(self.top) not in self.words):
             return "data_end was raised before the first word of the data was stored"
         self.data += shown and value > self.end(self.top)
         self.words[at] = value

@@ -123,8 +123,9 @@ def of_tar(file: IO[bytes]) -> Iterator[Member]:
         for member in tar:
             if member.size > UNPACKED:  # tarfile would look for so many bytes
                 raise Refused(f"{printable(member.name)} has {member.size} bytes")
-            kind = FILE if member.isfile() and not member.issparse() else FOLDER if member.isdir(
-            ) else OTHER
+            kind = FOLDER if member.isdir() else OTHER
+            if member.isfile() and not member.issparse():
+                kind = FILE
             yield Member(
                 member.name, kind, member.size,
                 lambda m=member: tar.extractfile(m).read(  # type: ignore[misc, union-attr]

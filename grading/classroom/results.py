@@ -86,8 +86,9 @@ class Row:
 def cell(value: object) -> object:
     """A cell that no spreadsheet takes for a formula, also one that separates cells by semicolons
     or tabs."""
-    return re.sub(r"(^|[;|\t\r\n])(\s*[=+\-@]|[\t\r])", r"\1'\2", value) if isinstance(
-        value, str) else value
+    if not isinstance(value, str):
+        return value
+    return re.sub(r"(^|[;|\t\r\n])(\s*[=+\-@]|[\t\r])", r"\1'\2", value)
 
 
 def table(path: Path, lines: Iterable[Iterable[object]]) -> None:

@@ -249,8 +249,8 @@ class Kernel(Elf):
             for die in ELFFile(file).get_dwarf_info().get_CU_at(unit).iter_DIEs():
                 attributes = die.attributes
                 name = attributes.get("DW_AT_name")
-                if die.tag == "DW_TAG_structure_type" and name and name.value == structure.encode(
-                ) and "DW_AT_byte_size" in attributes:
+                if (die.tag == "DW_TAG_structure_type" and name
+                        and name.value == structure.encode() and "DW_AT_byte_size" in attributes):
                     found = {
                         c.attributes["DW_AT_name"].value.decode():
                         int(c.attributes["DW_AT_data_member_location"].value)

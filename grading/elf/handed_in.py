@@ -242,8 +242,8 @@ class Object:
             self._defines(name, bound == "STB_GLOBAL")
 
     def _refers(self, name: str) -> None:
-        if name and name not in declared(
-        ) and name not in self.shared and name not in self.rule.refers:
+        if (name and name not in declared() and name not in self.shared
+                and name not in self.rule.refers):
             raise Broken(f"it refers to {name}, which no header of the kernel declares")
 
     def _defines(self, name: str, everywhere: bool) -> None:

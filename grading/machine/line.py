@@ -215,9 +215,9 @@ class LineConsole:
 
     def _ended(self, verdict: Verdict, why: str) -> Stopped:
         panic = self._tail.rpartition(PANIC)
-        return Stopped(Verdict.PANIC,
-                       plain(panic[2]).partition("\n")[0].strip()) if panic[1] else Stopped(
-                           verdict, why)
+        if panic[1]:
+            return Stopped(Verdict.PANIC, plain(panic[2]).partition("\n")[0].strip())
+        return Stopped(verdict, why)
 
     def _limit(self, seconds: float, what: str) -> None:
         self._deadline, self._seconds, self._what = self._line.clock() + seconds, seconds, what

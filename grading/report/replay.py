@@ -66,10 +66,10 @@ def needs() -> None:
 def moment(evidence: Evidence, finding: Finding) -> Moment:
     if evidence.why and finding.seq is None:
         lost = unfinished(evidence)
-        return _of_record(evidence, lost.seq) if lost else _at(
-            evidence,
-            len(evidence.typed) - 1, again=evidence.verdict == Verdict.REBOOT, seconds=PATIENCE.get(
-                evidence.verdict, 0), ends=True)
+        if lost:
+            return _of_record(evidence, lost.seq)
+        return _at(evidence, len(evidence.typed) - 1, again=evidence.verdict == Verdict.REBOOT,
+                   seconds=PATIENCE.get(evidence.verdict, 0), ends=True)
     seq = finding.seq if finding.seq is not None else _written(evidence, finding.address)
     if seq is not None:
         return _of_record(evidence, seq)
@@ -172,8 +172,8 @@ def schedule_under_gdb(kernel: Kernel, lab: int, name: str, out: Path, console: 
     def give_to_gdb(machine: Run, schedule: Schedule, cpus: Cpus) -> None:
         said = _of_schedule(schedule, [kernel.name_at(cpus.pc(cpu)) for cpu in sorted(cpus.all)])
         cpus.end()
-        with tempfile.TemporaryDirectory(prefix="callsite-gdb-") as folder, machine.handed_over(
-                Path(folder)):
+        with (tempfile.TemporaryDirectory(prefix="callsite-gdb-") as folder,
+              machine.handed_over(Path(folder))):
             debug.run_gdb(Path(folder), kernel.arch, kernel.path, [], {"CALLSITE_HELD": said})
         raise Stopped(Verdict.FAIL, ENDED)
 

@@ -300,9 +300,9 @@ def _totals(grade: Grade) -> str:
         f"{len(p.runs)} of {len(p.todo)} ({p.change.name})" for e in grade.evidence
         for p in e.played
     ]
+    schedules = f"; schedules played: {', '.join(played)}" if played else ""
     return (f"{calls:,} calls observed, {insns / 1e6:,.0f} M instructions, {seconds:.1f} s, judged "
-            f"by QEMU's observer") + (
-        f"; schedules played: {', '.join(played)}" if played else "")
+            f"by QEMU's observer{schedules}")
 
 
 def _show_failures(grade: Grade, failed: list[Result], console: Console) -> None:
@@ -359,9 +359,9 @@ def _show_mistake(lab: rubric.Lab, finding: Finding, console: Console) -> None:
 def kept(why: str) -> str:
     """A reason as grade.json has it. It may quote the guest, whose line may be a MiB long, and each
     rung of a boot that ended early repeats it."""
-    return why if len(
-        why
-    ) <= LONGEST_KEPT else f"{whole_words(why[:LONGEST_KEPT + 1])} ... (the rest is in the log)"
+    if len(why) <= LONGEST_KEPT:
+        return why
+    return f"{whole_words(why[:LONGEST_KEPT + 1])} ... (the rest is in the log)"
 
 
 def write_json(grades: list[Grade], path: Path) -> None:

@@ -180,14 +180,17 @@ def differs(member: Made, folder: Path) -> str:
     got = json.loads(path.read_text())
     if got["state"] not in member.states and not (got["flaky"] and "flaky" in member.states):
         return f"is {got['state']}, and must be {' or '.join(member.states)}: {got['said'][-300:]}"
-    points = "full" if got["points"] == got["possible"] else "half" if 2 * (
-        got["points"] or 0
-    ) >= got["possible"] and member.points == "half" else "less" if got["points"] else "none"
-    if points != member.points and member.points != "any" and not (member.points == "less"
-                                                                   and points == "none"):
+    points = "less" if got["points"] else "none"
+    if got["points"] == got["possible"]:
+        points = "full"
+    elif member.points == "half" and 2 * (got["points"] or 0) >= got["possible"]:
+        points = "half"
+    if (points != member.points and member.points != "any"
+            and not (member.points == "less" and points == "none")):
         return f"has {got['points']} of {got['possible']} points, and must have {member.points}"
-    return "" if re.search(member.says,
-                           got["said"]) else f"says {got['said'][-300:]!r}, and not {member.says}"
+    if re.search(member.says, got["said"]):
+        return ""
+    return f"says {got['said'][-300:]!r}, and not {member.says}"
 
 
 def survivors(wanted: list[Made], folder: Path, lab: int) -> list[Made]:

@@ -135,11 +135,11 @@ def statements(code: list[str]) -> Iterator[Edit]:
     for at, line in enumerate(code):
         if not line.strip():
             continue
-        starts = not before or before.startswith("#") or before[-1] in ";{}):" or before.endswith(
-            "else")
+        starts = (not before or before.startswith("#") or before[-1] in ";{}):"
+                  or before.endswith("else"))
         before = line.rstrip()
-        if not starts or NO_STATEMENT.match(line) or not line.startswith("\t") or line.startswith(
-                "\treturn "):
+        if (not starts or NO_STATEMENT.match(line) or not line.startswith("\t")
+                or line.startswith("\treturn ")):
             continue
         end = next((n for n in range(at, len(code)) if code[n].rstrip().endswith(";")), at)
         orders = bool(BARRIER.match(line) or WAITS.match(line))
@@ -194,19 +194,17 @@ def words_of_assembly(match: re.Match[str]) -> Iterator[tuple[str, int, int, str
     if match[1] in OPPOSITE:
         yield "condition", match.start(1), match.end(1), OPPOSITE[match[1]]
     if match[2]:
+        first = match.start(2)
         for word in REGISTER.finditer(match[2]):
-            yield "register", match.start(2) + word.start(), match.start(2) + word.end(), neighbour(
-                word[0]
-            )
+            yield "register", first + word.start(), first + word.end(), neighbour(word[0])
         for word in OFFSET.finditer(match[2]):
-            yield "offset", match.start(2) + word.start(), match.start(
-                2
-            ) + word.end(), f"{word[0]} + 8"
+            yield "offset", first + word.start(), first + word.end(), f"{word[0]} + 8"
 
 
 def neighbour(register: str) -> str:
-    bank = "x29" if register == "sp" else f"{register[0]}{int(register[1:]) + 1}" if register[
-        1:].isdigit() else ""
+    bank = "x29" if register == "sp" else ""
+    if register[1:].isdigit():
+        bank = f"{register[0]}{int(register[1:]) + 1}"
     return OTHER.get(register) or bank
 
 

@@ -201,12 +201,10 @@ def play(options: argparse.Namespace) -> int:
     def played(one: Line) -> Line:
         out = FOLDER / f"{one['lab']}-{one['arch']}-{one['change']}"
         one["result"] = grade(one, out, Busy())
-        boots = json.loads(
-            (out /
-             "grade.json").read_text())["grades"][0]["boots"] if (out /
-                                                                  "grade.json").exists() else []
-        one["played"], one["all"] = boots[0]["schedules"].get(one["change"],
-                                                              [0, 0]) if boots else (0, 0)
+        told = out / "grade.json"
+        boots = json.loads(told.read_text())["grades"][0]["boots"] if told.exists() else []
+        schedules = boots[0]["schedules"] if boots else {}
+        one["played"], one["all"] = schedules.get(one["change"], [0, 0])
         return one
 
     with ThreadPoolExecutor(options.jobs) as pool:

@@ -104,8 +104,10 @@ class Session:
                 except Stopped as stopped:
                     e.verdict, e.why = stopped.verdict, stopped.why
                     e.panic = panic_of(machine.console.transcript())
-                    e.whereabouts, e.came_from = machine.whereabouts(
-                    ) if e.verdict == Verdict.TIMEOUT else ([], [])
+                    if e.verdict == Verdict.TIMEOUT:
+                        e.whereabouts, e.came_from = machine.whereabouts()
+                    else:
+                        e.whereabouts, e.came_from = [], []
                 with e.judged():
                     self._collect(machine)
         except Stopped as stopped:

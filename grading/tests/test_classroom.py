@@ -1070,10 +1070,10 @@ class Whole(WithFolder):
             (self.out / folder).mkdir(parents=True)
         (self.out / f"todo/{key}.json").write_text(
             json.dumps({"key": key, "lab": 3, "seeds": SEEDS, "possible": 200, "students": "ann"}))
-        with patch("sys.argv", ["one", str(self.out), key]), patch.object(
-                one, "run", side_effect=OSError(errno.ENOSPC,
-                                                "No space left on device")), redirect_stdout(
-                                                    io.StringIO()) as said:
+        full = OSError(errno.ENOSPC, "No space left on device")
+        with patch("sys.argv", ["one", str(self.out), key]), \
+                patch.object(one, "run", side_effect=full), \
+                redirect_stdout(io.StringIO()) as said:
             self.assertEqual(one.main(), 1)
         self.assertRegex(said.getvalue(),
                          r"^ann: harness error, no score, [\d.]+ s of a processor$")

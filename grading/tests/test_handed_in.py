@@ -168,10 +168,10 @@ class Rules(unittest.TestCase):
                 GCC[arch].replace("gcc", "ld"), "-Ttext", "0x80000000", "-e", "0", "-Map",
                 elf.with_suffix(".map"), "-o", elf, *names
             ], cwd=self.folder, check=True)
+            source = str(SOURCE).replace("<arch>", arch)
             self.assertEqual(
                 handed_in.broken(Kernel(elf, arch)),
-                f"{SOURCE}: a relocation makes another instruction into '{instruction}'".replace(
-                    "<arch>", arch))
+                f"{source}: a relocation makes another instruction into '{instruction}'")
 
     def test_what_is_patched_lies_in_its_function(self) -> None:
         for arch in ARCHES:

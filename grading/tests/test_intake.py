@@ -327,9 +327,8 @@ class Intake(unittest.TestCase):
         # as bz2 says it
         with patch.object(intake, "read", side_effect=OSError("Invalid data stream")):
             self.refused(b"", "it cannot be read: Invalid data stream")
-        with patch.object(intake, "read",
-                          lambda *_: os.kill(os.getpid(), signal.SIGKILL)), self.assertRaisesRegex(
-                              walls.NoWalls, "was killed"):
+        with patch.object(intake, "read", lambda *_: os.kill(os.getpid(), signal.SIGKILL)), \
+                self.assertRaisesRegex(walls.NoWalls, "was killed"):
             self.take(b"")
 
 

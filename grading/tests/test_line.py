@@ -508,35 +508,31 @@ class ModulesAlone(unittest.TestCase):
                          [r.findings for r in grade.results])
 
     def test_each_wrong_console_loses_its_rung(self) -> None:
-        shorter, twice, nothing = last(lambda line: []), last(
-            lambda line: [line, line]), lambda lines: lines[:0]
-        for lost, name, wrong in (("four CPUs", "a call is missing", {
-                "visited": shorter
-        }), ("four CPUs", "a call is printed twice",
-             {"visited": twice}), ("four CPUs", "a call that nobody made", {
-                 "visited": lambda lines: [event(0, 30, "maple_leaf [maple] <-file_write"), *lines]
-             }), ("four CPUs", "another function", {
-                 "visited": lambda lines:
-                 [*lines[:5], lines[5].replace("maple_", "maple_l"), *lines[6:]]
-             }), ("coming", "init is missing",
-                  {"came": lambda lines: lines[1:]}), ("coming", "a call is missing", {
-                      "came": shorter
-                  }), *(("coming", f"{at or 'the top'} has none", {"came": nothing, "of": at})
-                        for at in ("", SECOND, REQUEST)), ("coming", "function_graph has none",
-                                                           {"graph": nothing}),
-                                  ("coming", "function_graph lacks one", {"graph": shorter}),
-                                  ("coming", "a tracer of wl_begin has them",
-                                   {"other": event(0, 1, "pine_leaf [pine] <-insmod")}),
-                                  ("going", "enabled_functions lists it",
-                                   {"files": {"enabled_functions": "maple_leaf [maple] (1)\n"}}),
-                                  ("going", "a filter lists its successor",
-                                   {"files": {"set_ftrace_filter again": "pine_leaf [pine]\n"}
-                                    }), ("going", "it was never traced",
-                                         {"files": {f"enabled_functions{BEFORE}": ""}}),
-                                  *(("inside", f"{case}: it was removed", {"inside": {case: ""}})
-                                    for case in INSIDE),
-                                  ("inside", "it stays for ever",
-                                   {"inside": {"awake": "rmmod: maple: EBUSY\n"}})):
+        shorter, twice = last(lambda line: []), last(lambda line: [line, line])
+        nothing = lambda lines: lines[:0]
+        for lost, name, wrong in (
+            ("four CPUs", "a call is missing", {"visited": shorter}),
+            ("four CPUs", "a call is printed twice", {"visited": twice}),
+            ("four CPUs", "a call that nobody made",
+             {"visited": lambda lines: [event(0, 30, "maple_leaf [maple] <-file_write"), *lines]}),
+            ("four CPUs", "another function",
+             {"visited": lambda lines:
+              [*lines[:5], lines[5].replace("maple_", "maple_l"), *lines[6:]]}),
+            ("coming", "init is missing", {"came": lambda lines: lines[1:]}),
+            ("coming", "a call is missing", {"came": shorter}),
+            *(("coming", f"{at or 'the top'} has none", {"came": nothing, "of": at})
+              for at in ("", SECOND, REQUEST)),
+            ("coming", "function_graph has none", {"graph": nothing}),
+            ("coming", "function_graph lacks one", {"graph": shorter}),
+            ("coming", "a tracer of wl_begin has them",
+             {"other": event(0, 1, "pine_leaf [pine] <-insmod")}),
+            ("going", "enabled_functions lists it",
+             {"files": {"enabled_functions": "maple_leaf [maple] (1)\n"}}),
+            ("going", "a filter lists its successor",
+             {"files": {"set_ftrace_filter again": "pine_leaf [pine]\n"}}),
+            ("going", "it was never traced", {"files": {f"enabled_functions{BEFORE}": ""}}),
+            *(("inside", f"{case}: it was removed", {"inside": {case: ""}}) for case in INSIDE),
+            ("inside", "it stays for ever", {"inside": {"awake": "rmmod: maple: EBUSY\n"}})):
             with self.subTest(name, rung=lost):
                 grade = self.graded(**wrong)  # type: ignore[arg-type]
                 self.assertEqual([r.rung.name for r in grade.results if r.lost], [lost],

@@ -54,8 +54,8 @@ def is_undefined(name: str) -> Mistake:
 
 
 def spins(name: str) -> Mistake:
-    return lambda kernel: (kernel.symbol(name), [{"riscv64": 0x0000006F, "arm64": 0x14000000}[
-        kernel.arch]])
+    to_itself = {"riscv64": 0x0000006F, "arm64": 0x14000000}
+    return lambda kernel: (kernel.symbol(name), [to_itself[kernel.arch]])
 
 
 def grading(*words: str, **environment: str) -> subprocess.CompletedProcess[str]:

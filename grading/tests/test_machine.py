@@ -449,8 +449,8 @@ class Anywhere(unittest.TestCase):
             with self.subTest(arch=arch), self.boot(arch) as machine:
                 machine.console.wait_ready(60)
                 kernel = self.kernel(arch)
-                root = machine.machine.load_address() + kernel.address_of(
-                    "_early_tables") - KERNEL_BASE
+                root = (machine.machine.load_address() + kernel.address_of("_early_tables")
+                        - KERNEL_BASE)
                 at = root + 8 * (kernel.text[0] >> 30 & 511)
                 for garbage in (0, 1, (1 << 64) - 1, 0x10000003, 0x10000001 << 28):
                     with machine.held() as stub, mock.patch.object(

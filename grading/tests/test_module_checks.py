@@ -177,19 +177,19 @@ class Computed(HandMadeModule):
         for arch in ARCHES:
             e, _ = self.made(arch)
             for off in ends[arch]:
-                beyond, right = off + (4 if off > 0 else -4), e.kernel.isa.trampoline_to(
-                    FROM, FROM + off)
+                beyond = off + (4 if off > 0 else -4)
+                right = e.kernel.isa.trampoline_to(FROM, FROM + off)
                 other = e.kernel.isa.trampoline_to(FROM, FROM + off - 4096 * (1 if off > 0 else -1))
                 for distance, returned, words, why, mistake in (
-                    (off, 0, right, "",
-                     ""), (off, -ERANGE, (0, 0, 0), "returned -ERANGE: it must return 0",
-                           "trampoline-wrong-reach"), (off, 0, other, "made words that lead to",
-                                                       "trampoline-off-by-a-page"),
-                    (off, 0, (0, 0, 0), "made words that are no trampoline",
-                     ""), (beyond, -ERANGE, (0, 0, 0), "", ""),
+                    (off, 0, right, "", ""),
+                    (off, -ERANGE, (0, 0, 0), "returned -ERANGE: it must return 0",
+                     "trampoline-wrong-reach"),
+                    (off, 0, other, "made words that lead to", "trampoline-off-by-a-page"),
+                    (off, 0, (0, 0, 0), "made words that are no trampoline", ""),
+                    (beyond, -ERANGE, (0, 0, 0), "", ""),
                     (beyond, 0, right, "returned 0: it must return -ERANGE",
-                     "trampoline-wrong-reach"), (beyond, -EINVAL, (0, 0, 0), "returned -EINVAL",
-                                                 "trampoline-wrong-reach"),
+                     "trampoline-wrong-reach"),
+                    (beyond, -EINVAL, (0, 0, 0), "returned -EINVAL", "trampoline-wrong-reach"),
                     (beyond, -ERANGE, right, "returned -ERANGE and stored words", "")):
                     self.asked(e, TRAMPOLINE_ENCODER, FROM, FROM + distance, returned, words)
                     found = module_checks.trampolines_computed(e)
@@ -286,31 +286,31 @@ class OtherWords(HandMadeModule):
             site, words = right.site.address, right.printed.split("\n")
             call = self.call(e, module, right.site)
             for was, why, mistake in (
-                (right, "", ""), (replace(right, after=b""), "the boot ended before",
-                                  ""), (replace(right, after=patched(module, right.after,
-                                                                     {site: call})),
-                                        "The site was written", "site-not-read"),
+                (right, "", ""),
+                (replace(right, after=b""), "the boot ended before", ""),
+                (replace(right, after=patched(module, right.after, {site: call})),
+                 "The site was written", "site-not-read"),
                 (replace(right, after=patched(module, right.after, {site: e.kernel.isa.nop})),
                  "The site was written", "site-not-read"),
-                (replace(right,
-                         after=patched(module, right.after,
-                                       {BASE + 8: 0})), "words of pine that are not call sites",
-                 ""), (replace(right, after=patched(module, right.after,
-                                                    {module.trampoline(1): 0})),
-                       "words of pine that are not call sites", ""),
+                (replace(right, after=patched(module, right.after, {BASE + 8: 0})),
+                 "words of pine that are not call sites", ""),
+                (replace(right, after=patched(module, right.after, {module.trampoline(1): 0})),
+                 "words of pine that are not call sites", ""),
                 (replace(right,
                          printed=right.printed + "ftrace: its trampoline at 0x1 must lead to"),
                  "no trampoline begins", "call-taken-for-a-trampoline"),
                 (replace(right, printed=""), "did not report it", "site-refused-in-silence"),
-                (replace(right, printed=right.printed.replace("leaf", "nap")), "did not report it",
-                 "site-refused-in-silence"), (replace(right, printed="\n".join(
-                     (words[0], words[1]))), "did not report both",
-                                              ""), (replace(right, printed="\n".join(
-                                                  (words[0], words[2]))), "did not report both",
-                                                    "")):
+                (replace(right, printed=right.printed.replace("leaf", "nap")),
+                 "did not report it", "site-refused-in-silence"),
+                (replace(right, printed="\n".join((words[0], words[1]))),
+                 "did not report both", ""),
+                (replace(right, printed="\n".join((words[0], words[2]))),
+                 "did not report both", "")):
                 e.overwritten_sites = [was]
-                self.assert_finding(lab7.refused(e), why, mistake) if why else self.assertIsNone(
-                    lab7.refused(e))
+                if why:
+                    self.assert_finding(lab7.refused(e), why, mistake)
+                else:
+                    self.assertIsNone(lab7.refused(e))
             e.overwritten_sites = [right, replace(right, printed="")]
             self.assert_finding(lab7.refused(e), "did not report it", "site-refused-in-silence")
 

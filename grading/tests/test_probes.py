@@ -269,9 +269,9 @@ class Instances(HandMadeBoot):
         return found
 
     def test_each_has_its_kretprobe_and_its_data(self) -> None:
-        plain, two, data = checks.Part("it", "f", [],
-                                       [0]), checks.Part("it", "f", [], [0, 0]), checks.Part(
-                                           "it", "f", [], [0], [3, 4])
+        plain = checks.Part("it", "f", [], [0])
+        two = checks.Part("it", "f", [], [0, 0])
+        data = checks.Part("it", "f", [], [0], [3, 4])
         self.right(self.judged(plain, (0x10, 0), (0x10, 9), (0x10, 0)))
         self.right(self.judged(two, (0x10, 0), (0x20, 0), (0x20, 0), (0x10, 0)))
         self.right(self.judged(data, (0x10, 3), (0x10, 4), (0x10, 0)))
@@ -335,9 +335,10 @@ class Slots(HandMadeBoot):
             here = Record(n, Kind.HIT, 0, 0, 0, 8, 0, 7, at + SIZE - 4, 0, (point, 0, 0, 0), ())
             if word == "unlink":
                 e.truth.writes.append(here._replace(kind=Kind.WRITE, v=(0x8008, 0, 0, 0)))
+            elif word == "end":
+                self.log.append(here)
             else:
-                (self.log if word == "end" else e.truth.hits[{"grace": "synchronize_sched"}.get(
-                    word, word)]).append(here)
+                e.truth.hits["synchronize_sched" if word == "grace" else word].append(here)
         found: Finding | None = checks.freed_in_time(e)
         return found
 

@@ -286,17 +286,18 @@ class Seen(RecordedCalls):
             for link, value, words in (
                 (PARENT, 100, ""), (TEXT + 8, 100, "entry handler's regs->link was 0x10008"),
                 (PARENT, 7, "returned 0x7, and its return handler's regs->arg[0] was 0x64")):
-                e = self.evidence(arch, call :=
-                                  self.call(callbacks=[self.callback(arch, link=link)]))
-                e.kernel.symbols["trace_graph_entry"], call.callbacks[0] = 0x5000, call.callbacks[
-                    0]._replace(addr=0x5000)
+                call = self.call(callbacks=[self.callback(arch, link=link)])
+                e = self.evidence(arch, call)
+                e.kernel.symbols["trace_graph_entry"] = 0x5000
+                call.callbacks[0] = call.callbacks[0]._replace(addr=0x5000)
                 span = Span(call, 0, None, False, 2, None, ())
                 span.leaving = Leaving([span], record(Kind.EXIT, 1, 0, value),
                                        user_handlers=[self.callback(arch)])
                 e.truth.returns.spans = [span]
-                self.assert_finding(entry.handler_arguments(e),
-                                    words) if words else self.assertIsNone(
-                                        entry.handler_arguments(e))
+                if words:
+                    self.assert_finding(entry.handler_arguments(e), words)
+                else:
+                    self.assertIsNone(entry.handler_arguments(e))
 
     def caller(self, arch: str, *v: int, walk: tuple[int, ...] = (),
                second: bool = False) -> Finding | None:
@@ -588,18 +589,21 @@ class Integrity(RecordedCalls):
     def test_text_is_what_was_linked_and_stored(self) -> None:
         stores = [record(Kind.STORE, 0, *v, seq=seq)._replace(size=size) for seq, size, v in
                   ((1, 4, (8, 0xFFFF04030201)), (2, 16, (16, 5, 6)), (9, 1, (8, 7)))]
-        first = bytes(8) + bytes([1, 2, 3, 4]) + bytes(4) + bytes([5, *bytes(7), 6
-                                                                   ]) + bytes(0x2000 - 25)
+        linked = bytes(0x2000)
+        first = (bytes(8) + bytes([1, 2, 3, 4]) + bytes(4) + bytes([5, *bytes(7), 6])
+                 + bytes(0x2000 - 25))
         last = first[:8] + bytes([7]) + first[9:]
-        for texts, words in (([(0, bytes(0x2000)), (5, first), (10, last)], ""), ([
-            (5, first), (9, last)
-        ], "wl_a+0x8 was changed, and no CPU"), ([
-            (1, bytes(0x2000)), (5, first[:16] + bytes(0x2000 - 16))
-        ], "wl_a+0x10 was changed"), ([(0, bytes(0x1FFF) + b"1")], "was changed")):
+        for texts, words in (
+            ([(0, linked), (5, first), (10, last)], ""),
+            ([(5, first), (9, last)], "wl_a+0x8 was changed, and no CPU"),
+            ([(1, linked), (5, first[:16] + bytes(0x2000 - 16))], "wl_a+0x10 was changed"),
+            ([(0, bytes(0x1FFF) + b"1")], "was changed")):
             e = self.evidence("arm64")
             e.kernel.symbols["_etext"], e.truth.stores, e.texts = TEXT + 0x2000, stores, texts
-            self.assert_finding(integrity.as_linked(e), words) if words else self.assertIsNone(
-                integrity.as_linked(e))
+            if words:
+                self.assert_finding(integrity.as_linked(e), words)
+            else:
+                self.assertIsNone(integrity.as_linked(e))
             e.why = "it ended early"
             self.assertIsNone(integrity.as_linked(e))
 

@@ -41,9 +41,8 @@ class Parse(unittest.TestCase):
 
     def test_a_number_that_python_does_not_read_is_none(self) -> None:
         long = "1" * 5000
-        trace = parse(
-            TRACE.replace("3/5", f"{long}/5").replace("3.401528", f"{long}.401528").replace(
-                "init-1 ", f"init-{long} "))
+        text = TRACE.replace("3/5", f"{long}/5").replace("3.401528", f"{long}.401528")
+        trace = parse(text.replace("init-1 ", f"init-{long} "))
         self.assertEqual((trace.in_buffer, len(trace.events)), (-1, 2))
 
     def test_an_empty_text_has_no_counts(self) -> None:

@@ -136,8 +136,8 @@ class OverSsh(unittest.TestCase):
             rf"^{self.refusing()} grades nothing: .*Permission denied "
             rf"\(publickey\)\.\n-oProxyCommand=reboot grades nothing: a host is written "
         )
-        with contextlib.redirect_stderr(io.StringIO()), self.assertRaisesRegex(
-                NoWalls, "no host can grade"):
+        with contextlib.redirect_stderr(io.StringIO()), \
+                self.assertRaisesRegex(NoWalls, "no host can grade"):
             self.prepare(self.refusing())
 
     def refusing(self) -> str:

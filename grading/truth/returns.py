@@ -108,9 +108,10 @@ def ends(kernel: Kernel, name: str) -> list[int]:
     found = set[int]()
     for at in kernel.exits(name):
         target = kernel.jumps_to(at)
-        found |= _continues(
-            kernel, start) if target and any(lo <= target < hi
-                                             for lo, hi in kernel.code_with(start)) else {at}
+        if target and any(lo <= target < hi for lo, hi in kernel.code_with(start)):
+            found |= _continues(kernel, start)
+        else:
+            found.add(at)
     return sorted(found)
 
 

@@ -310,8 +310,8 @@ def config(kernel: Kernel, machine: Machine, followed: tuple[str, ...] = returns
             continue
         c.add("site", site.address, int(not site.function.name.startswith(followed)))
         c.add("body", site.address + 4)
-        if site.function.name.startswith("wl_") or kernel.hook == "entry" and not kernel.symbol(
-                returns.HANDLER):
+        if (site.function.name.startswith("wl_")
+                or kernel.hook == "entry" and not kernel.symbol(returns.HANDLER)):
             c.add("arguments", site.function.start if kernel.hook == "mcount" else site.address + 4)
     for module in modules:
         c.add("module", module.base, module.end, len(c.image))

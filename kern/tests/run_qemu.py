@@ -145,8 +145,9 @@ def frees_all(command: str, made: str) -> Step:
         for end in ("", "", "kill 1;", "kill 1;", "sleep 0.01; kill 1;"):
             run.console.command(f"{command} & ; {end} wait; rm {made}")
             used.append(run.console.command("free"))
-        return f"memory after '{command}' came to its end, twice, and was ended: {used}" if len(
-            set(used[1:])) > 1 else ""
+        if len(set(used[1:])) > 1:
+            return f"memory after '{command}' came to its end, twice, and was ended: {used}"
+        return ""
     return step
 
 
@@ -190,8 +191,9 @@ def wide_accesses(log: Path) -> Step:
                            log.read_text())
         wrong = [(at, size) for at, size in found
                  if size != "4" or int(at, 16) % 4 or int(at, 16) > 0x7C]
-        return f"{len(found)} accesses to the UART, among them {wrong[:3]}" if wrong or len(
-            found) < 1000 else ""
+        if wrong or len(found) < 1000:
+            return f"{len(found)} accesses to the UART, among them {wrong[:3]}"
+        return ""
     return step
 
 
@@ -248,8 +250,8 @@ def limit() -> Step:
             run.console.begin(f"echo {text}")
             said = run.console.wait_for(lambda tail: tail.endswith(f"\n{PROMPT}"), HANGS,
                                         "prompt after a long line")
-            if (f"\n{text}\n" in said) != (length <= LINE_LIMIT) or (TOO_LONG in said) != (
-                    length > LINE_LIMIT):
+            fits = length <= LINE_LIMIT
+            if (f"\n{text}\n" in said) != fits or (TOO_LONG in said) == fits:
                 return f"a line of {length} characters: {said[-300:]!r}"
         return ""
     return step
@@ -323,8 +325,9 @@ def ended(kind: str, how: str, again: int = 3) -> Step:
                 return wrong
             run.console.command("rm /tmp/own")
             free.append(run.console.command("free"))
-        return f"memory after 'own-program endless {kind}' was ended, by {how}: {free}" if len(
-            set(free[1:])) > 1 else ""
+        if len(set(free[1:])) > 1:
+            return f"memory after 'own-program endless {kind}' was ended, by {how}: {free}"
+        return ""
     return step
 
 

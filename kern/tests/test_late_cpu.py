@@ -27,9 +27,9 @@ class Late(unittest.TestCase):
             str(ROOT), f"ARCH={arch}", f"build/{arch}/{FINISHED}/Image", f"build/{arch}/initrd.cpio"
         ], check=True)
         kernel = Kernel(image.with_name("callsite.elf"), arch, any_name=True)
-        held = set(calls_to(kernel, place, kernel.extent("secondary_main"))) if place else {
-            kernel.symbol("secondary_main")
-        }
+        held = {kernel.symbol("secondary_main")}
+        if place:
+            held = set(calls_to(kernel, place, kernel.extent("secondary_main")))
         config = Machine(arch, smp=2, image=image, initrd=ROOT / f"build/{arch}/initrd.cpio",
                          memory=64)
         with Run(config, ROOT / f"build/tests/late-{arch}.log", stopped=True) as run:

@@ -107,8 +107,8 @@ def in_batches(evidence: Evidence) -> Finding | None:
     """A batch closes the alias before it synchronises the other CPUs."""
     for batch in evidence.truth.batches:
         when = {name: seq for name, seq in batch.steps}
-        if batch.stores and when.get("arch_sync_all", batch.end or 0) < when.get(
-                "text_alias_close", 0):
+        synchronised = when.get("arch_sync_all", batch.end or 0)
+        if batch.stores and synchronised < when.get("text_alias_close", 0):
             return Finding(
                 f"the batch of {len(batch.stores)} patches on CPU {batch.vcpu} called "
                 f"arch_sync_all while the alias was "
@@ -147,8 +147,9 @@ def encoded(evidence: Evidence) -> Finding | None:
     for (_, question, answer), (_, word, _) in zip(asked[::2], asked[1::2]):
         ip, addr, link = question.v[:3]
         off = (addr - ip + (1 << 63)) % (1 << 64) - (1 << 63)
-        right = ERANGE if not -evidence.isa.reach <= off < evidence.isa.reach else EINVAL if (
-            addr | ip) & 3 else 0
+        right = EINVAL if (addr | ip) & 3 else 0
+        if not -evidence.isa.reach <= off < evidence.isa.reach:
+            right = ERANGE
         said = (
             f"insn_call({ip:#x}, {addr:#x}), {abs(off):#x} bytes {'back' if off < 0 else 'ahead'}, "
         )

@@ -85,10 +85,9 @@ def _wrong_order(evidence: Evidence, phase: Phase, span: Span, entered: Sequence
                  returned: Sequence[int]) -> Finding:
     """A finding with the order of the users at the entry and at the return, also if a user was
     called at one of the two only."""
-    wrong = _forgotten(
-        entered, returned
-    ) or ("the return handlers ran in a wrong order: it must be the reverse of the order at the "
-          "entry")
+    wrong = _forgotten(entered, returned) or (
+        "the return handlers ran in a wrong order: it must be the reverse of the order at the "
+        "entry")
     return Finding(f"{phase.name}, {cpu_of(span)}: when {span.name} returned, {wrong}",
                    [(str(left), str(right), False)
                     for left, right in zip_longest(entered, returned, fillvalue="-")],

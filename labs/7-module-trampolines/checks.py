@@ -204,9 +204,9 @@ def _tracers(evidence: Evidence, was: Coming) -> Finding | None:
             mistake="op-not-asked")
     found = first_of(wrong.values())
     if found and len(silent) == 1:
-        found.mistake = "request-forgotten" if silent == [
-            REQUEST
-        ] else "one-op-only" if SECOND in wanted else ""
+        found.mistake = "one-op-only" if SECOND in wanted else ""
+        if silent == [REQUEST]:
+            found.mistake = "request-forgotten"
     return found or (_graphed(was, [c.name for c in executed]) if REQUEST in wanted else None)
 
 
@@ -400,8 +400,8 @@ def ended(evidence: Evidence) -> str:
     steps = _steps(evidence, 0, 1 << 62)
     at = max((n for n, name in enumerate(steps) if name == "ftrace_module_enable"), default=-1)
     rest = steps[at + 1:] if at >= 0 else []
-    early = "ftrace_batch_begin" in rest and "ftrace_add_table" not in rest[:rest.index(
-        "ftrace_batch_begin")]
+    early = ("ftrace_batch_begin" in rest
+             and "ftrace_add_table" not in rest[:rest.index("ftrace_batch_begin")])
     return ("patched-before-published" if evidence.verdict == Verdict.PANIC and early
             and "ftrace_add_table" not in rest else "")
 

@@ -74,8 +74,10 @@ class _Compared:
         for n, (at, regs) in enumerate(self._plain):
             self._done = self._way(self._plain[n - 1][0]) if n else ""
             after = self._plain[n + 1][1] if n + 1 < len(self._plain) else None
-            found = self._probed(at, regs, after) if self._call.is_probed(at) else self._unprobed(
-                at, regs)
+            if self._call.is_probed(at):
+                found = self._probed(at, regs, after)
+            else:
+                found = self._unprobed(at, regs)
             if found:
                 return found
         if self._left:
@@ -614,12 +616,11 @@ def nested(evidence: Evidence) -> Finding | None:
 
 
 def _nested_wrong(evidence: Evidence, mark: Record, end: int) -> Finding | None:
-    log, at, slots = between(hits(evidence, "nested"), mark.seq,
-                             end), evidence.kernel.symbol("probe_inner_first"), probes.slots(
-                                 evidence.kernel)
-    breaks, copies = (sum(r.word == word and inside(r.addr) for r in log)
-                      for word, inside in ((evidence.isa.brk, at.__eq__), (evidence.kernel.word(at),
-                                                                           slots.__contains__)))
+    log = between(hits(evidence, "nested"), mark.seq, end)
+    at, slots = evidence.kernel.symbol("probe_inner_first"), probes.slots(evidence.kernel)
+    probed = evidence.kernel.word(at)
+    breaks = sum(r.word == evidence.isa.brk and r.addr == at for r in log)
+    copies = sum(r.word == probed and r.addr in slots for r in log)
     ran = [
         sum(r.addr == evidence.kernel.symbol(name) and r.v[0] == 1 for r in log)
         for name in (BEFORE, AFTER)

@@ -146,8 +146,8 @@ def time_of(event: BufferEvent, clock: Value) -> str:
 
 
 def print_text(event: BufferEvent) -> str:
-    return event.data[offset_of("struct print_entry", "buf"):].split(b"\0")[0].decode(
-        errors="replace")
+    text = event.data[offset_of("struct print_entry", "buf"):].split(b"\0")[0]
+    return text.decode(errors="replace")
 
 
 def common_line(event: BufferEvent, clock: Value) -> str:
@@ -246,8 +246,8 @@ class Graph:
         func, depth = event.field(RETURN, "func"), event.field(RETURN, "depth", "i")
         told = "" if state.open.get(depth) == func else f" /* {name_at(func)} */"
         state.depth, state.open[depth] = depth - 1, 0
-        return f" {event.cpu}) {self._took(event)}{'':{2 * depth}}}}{told}\n" + self._arrow(
-            event, func, "<==========")
+        return (f" {event.cpu}) {self._took(event)}{'':{2 * depth}}}}{told}\n"
+                + self._arrow(event, func, "<=========="))
 
 
 def printed(events: list[BufferEvent], tracer: str, clock: Value) -> Iterator[str]:

@@ -130,8 +130,8 @@ def describe(site: SiteRecord) -> tuple[str, bool]:
     asm = disassemble(site.ip)
     target = call_target(site.ip, asm)
     told = f"  -> {told_of(target, int(site.record['offset']))}" if target is not None else ""
-    marks = "  (disabled: its word was not as its record says)" if int(
-        site.record["flags"]) & 1 else ""
+    disabled = int(site.record["flags"]) & 1
+    marks = "  (disabled: its word was not as its record says)" if disabled else ""
     return f"{word(site.ip):08x}  {asm.split(' <')[0]}{told}{marks}", target is not None
 
 

@@ -342,8 +342,10 @@ def where(thread: Value) -> str:
             frame = frame.older()
         names: list[str] = []
         while frame is not None and frame.pc() and len(names) < 4:
-            name = "return_to_handler" if frame.pc() == handler else frame.name() or name_of(
-                frame.pc())
+            if frame.pc() == handler:
+                name = "return_to_handler"
+            else:
+                name = frame.name() or name_of(frame.pc())
             if name not in SWITCHING:
                 names.append("the firmware" if name.startswith("0x") else name)
             frame = frame.older()

@@ -409,10 +409,11 @@ class OnAMachine(Shared):
     def test_bt_where_an_interrupt_has_just_come(self) -> None:
         """The interrupted registers are not saved yet; only the CPU has them."""
         for _ in range(3):
-            self.gdb(
-                "thbreak *" +
-                {"riscv64": "&exception_vector", "arm64": "((char *)&exception_vector + 5 * 128)"}[
-                    self.arch])
+            vector = {
+                "riscv64": "&exception_vector",
+                "arm64": "((char *)&exception_vector + 5 * 128)"
+            }
+            self.gdb(f"thbreak *{vector[self.arch]}")
             self.gdb(f"console {SEED}")
             came = self.gdb.functions("bt")
             here = re.search(r"thread is ([\d.]+)", self.gdb("thread"))
