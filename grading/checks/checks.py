@@ -30,8 +30,8 @@ def calls_tracer(kernel: Kernel, address: int, word: int) -> bool:
     """Is the word a call to the tracer, with this hook style's link register, and not the
     compiler's call to _mcount?"""
     jump = kernel.isa.jump(address, word)
-    return jump is not None and jump[1] == kernel.link_register and jump[0] in stubs(kernel) and (
-        jump[0] != kernel.symbol("_mcount"))
+    return (jump is not None and jump[1] == kernel.link_register and jump[0] in stubs(kernel)
+            and jump[0] != kernel.symbol("_mcount"))
 
 
 def site_lines(kernel: Kernel, site: Site, found: int, call: bool) -> list[str]:

@@ -339,9 +339,8 @@ def three_agree(evidence: Evidence) -> Finding | None:
     """Expected from the seed = executed = printed."""
     for visit in evidence.visits:
         executed = of_modules(evidence, visit, visit.names)
-        found = runs_as_expected(evidence, visit.name, visit,
-                                 visit.runs, visit.output) or traced_as_executed(
-                                     evidence, visit.name, visit.trace, executed)
+        found = (runs_as_expected(evidence, visit.name, visit, visit.runs, visit.output)
+                 or traced_as_executed(evidence, visit.name, visit.trace, executed))
         found = found or next(
             (f for f in (registers_kept(evidence, c)
                          for c in executed if c.word != evidence.kernel.isa.nop) if f), None)

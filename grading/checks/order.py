@@ -546,9 +546,8 @@ def stamp_first(evidence: Evidence) -> Finding | None:
         elif r.context in stamps and (r.v[0] == users.slots or inside(r, users.array)):
             seen += 1
             stamp = stamps.pop(r.context)
-            if not evidence.isa.acquires(stamp.word) and not barrier(
-                evidence, r, stamp.seq, r.seq, LOADS
-            ):
+            if (not evidence.isa.acquires(stamp.word)
+                    and not barrier(evidence, r, stamp.seq, r.seq, LOADS)):
                 return Finding(
                     "ftrace_graph_func read fgraph_stamp, then the slots, without an smp_rmb() "
                     "between: it may read a slot as it was before "

@@ -393,8 +393,9 @@ def grade(options: argparse.Namespace) -> int:
     if options.tree:
         shutil.make_archive(str(out / key), "tar", out / "graded", key)
         shutil.rmtree(out / "graded" / key)
-    points = f"{whole['points']} of {whole['possible']} points" if whole[
-        "points"] is not None else "no score"
+    points = "no score"
+    if whole["points"] is not None:
+        points = f"{whole['points']} of {whole['possible']} points"
     print(
         f"{job['students']}: {whole['state']}{', flaky' if whole['flaky'] else ''}, {points}, "
         f"{whole['cost']['processor']} s of a processor",

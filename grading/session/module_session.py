@@ -358,8 +358,9 @@ class ModuleSession(Session):
             self._also_traced(machine, loaded, names.pop())
         for n, way in enumerate(ways[:len(names)]):
             if self._evidence.smp > 1:
-                line = f"echo '{' '.join(names[n + 1:])}' > set_ftrace_filter" if names[
-                    n + 1:] else "echo nop > current_tracer"
+                rest = names[n + 1:]
+                line = (f"echo '{' '.join(rest)}' > set_ftrace_filter" if rest else
+                        "echo nop > current_tracer")
                 self._redirect(machine, loaded, range(loaded.module.stubs), way, "no longer traced",
                                line)
             else:

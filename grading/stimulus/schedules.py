@@ -122,9 +122,9 @@ def stepping(kernel: Kernel, sources: Iterable[str], also: tuple[str, ...] = ())
         address = int(line[1], 16)
         # arch_sync_line() stores a word that was just loaded from the same place
         again = line[3] == before
-        if line[2].startswith(
-            (*kernel.isa.stores, *also)) and not again and not OWN_FRAME.search(line[3]) and any(
-                lo <= address < hi for lo, hi in code):
+        if (line[2].startswith((*kernel.isa.stores, *also)) and not again
+                and not OWN_FRAME.search(line[3])
+                and any(lo <= address < hi for lo, hi in code)):
             found[address] = kernel.name_at(address)
         before = line[3]
     grace = kernel.symbol("synchronize_sched")

@@ -34,8 +34,9 @@ def files(*folders: str) -> list[Path]:
 
 def is_code(path: Path) -> bool:
     """Is it C, assembly, Python, a make file or a shell script?"""
-    return path.suffix in CODE or path.name == "Makefile" or bool(
-        SCRIPT.match((ROOT / path).read_bytes()))
+    if path.suffix in CODE or path.name == "Makefile":
+        return True
+    return SCRIPT.match((ROOT / path).read_bytes()) is not None
 
 
 def product(*folders: str) -> list[Path]:
