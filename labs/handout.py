@@ -230,8 +230,9 @@ def hand_out(out: Path, labs: str, stages: dict[int, list[str]]) -> int:
     for name in files(later_names(stages, last), last):
         write(out, name, start.get(name, 0))
     for name in CONTENTS:
-        (out / name).write_text("".join(line for line in (ROOT / name).open()
-                                        if not re.search(r"\b(add|instructors|platforms)\.md", line)))
+        (out / name).write_text("".join(
+            line for line in (ROOT / name).open()
+            if not re.search(r"\b(add|instructors|platforms)\.md", line)))
     (out / "README.md").write_text(readme(last))
     mk = out / "kern/ftrace/stages.mk"
     mk.write_text(STAGES.sub("STAGES := " + " ".join(map(str, range(1, last + 1))), mk.read_text()))

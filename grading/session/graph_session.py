@@ -192,8 +192,8 @@ class GraphSession(Session):
             self._quiet(machine, "fgraph_op 0 keep sleep_ns time_main")
             job = self._asleep(machine, f"time sleep {FOR_EVER}")
             machine.console.command(
-                f"fgraph_op 0 off; fgraph_op 1 see sleep_ns printk; kill {job}; wait; fgraph_op 1 off",
-                WORKLOAD_SECONDS)
+                f"fgraph_op 0 off; fgraph_op 1 see sleep_ns printk; kill {job}; wait; "
+                "fgraph_op 1 off", WORKLOAD_SECONDS)
         self._evidence.slot_again = (first, observer.written())
 
     def _leave_twice(self, machine: Run) -> None:

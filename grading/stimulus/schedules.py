@@ -333,7 +333,8 @@ class _Play:
             if n:
                 self._cpus.step(CHANGER)
                 self._cpus.go(CHANGER)
-            if self._cpus.reach({self._player.address(step)}, but={CALLER}, until=self._ended) is None:
+            if self._cpus.reach({self._player.address(step)}, but={CALLER},
+                                until=self._ended) is None:
                 return False
         return True
 

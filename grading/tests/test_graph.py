@@ -466,7 +466,8 @@ class Asleep(unittest.TestCase):
         return [call.args[0] for call in machine.console.command.call_args_list]
 
     def test_the_stacks_are_looked_at_until_it_sleeps(self) -> None:
-        begin, end = ["fgraph_op 0 see sleep_ns", "sleep 1000000 &"], ["fgraph_op 0 off", "kill 3; wait"]
+        begin = ["fgraph_op 0 see sleep_ns", "sleep 1000000 &"]
+        end = ["fgraph_op 0 off", "kill 3; wait"]
         self.assertEqual(self.typed("       sleep_ns+0x4/0x8\n"), [*begin, "ps -s", *end])
         self.assertEqual(self.typed("ready", "running", "       sleep_ns+0x4/0x8\n"),
                          [*begin, *["ps -s"] * 3, *end])

@@ -463,16 +463,17 @@ LEFT_BY_TWO = Coverage("CPU that unregistered a user which another CPU unregiste
 # User 1 stays registered; user 2 may get the slot of user 0.
 COMES, GOES, STAYS = ("fgraph_op 1 see calls_traced",), ("fgraph_op 1 off",), frozenset({1})
 SCHEDULES = (
-    Change("register", "fgraph_op 0 see calls_traced", "register_ftrace_graph", after=("fgraph_op 0 off",),
-           comes=frozenset({0}), first=COMES, last=GOES, stays=STAYS),
+    Change("register", "fgraph_op 0 see calls_traced", "register_ftrace_graph",
+           after=("fgraph_op 0 off",), comes=frozenset({0}), first=COMES, last=GOES, stays=STAYS),
     Change("unregister", "fgraph_op 0 off", "unregister_ftrace_graph",
            before=("fgraph_op 0 see calls_traced",), goes=frozenset({0}), first=COMES, last=GOES,
            stays=STAYS),
     Change("unregister-last", "fgraph_op 0 off", "unregister_ftrace_graph",
            before=("fgraph_op 0 see calls_traced",), goes=frozenset({0})),
     Change("slot-again", "fgraph_op 0 off; taskset -c 0 fgraph_op 2 see calls_traced",
-           "register_ftrace_graph", before=("fgraph_op 0 see calls_traced",), after=("fgraph_op 2 off",),
-           goes=frozenset({0}), comes=frozenset({2}), first=COMES, last=GOES, stays=STAYS),
+           "register_ftrace_graph", before=("fgraph_op 0 see calls_traced",),
+           after=("fgraph_op 2 off",), goes=frozenset({0}), comes=frozenset({2}), first=COMES,
+           last=GOES, stays=STAYS),
 )
 
 CHECKS = {
