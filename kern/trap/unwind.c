@@ -136,7 +136,7 @@ notrace unsigned unwind_save(struct unwind *u, unsigned long *entries, unsigned 
 	do {
 		entries[count++] = unwind_entry(u);
 		count += save_plain(u, entries + count, max - count);
-	} while (count < max && unwind_next(u));
+	} while (count < max && (u->fp || u->regs) && unwind_next(u)); /* fp 0: the outermost */
 	return count;
 }
 

@@ -220,11 +220,6 @@ static __noinline void write_slowly(const struct hit *h, struct trace_array *tr,
 #define INLINE inline __attribute__((always_inline))
 #define ENTRY_WORDS (sizeof(struct trace_entry) / 4)
 
-static INLINE struct ring_buffer_cpu *this_buffer(struct trace_array *tr)
-{
-	return (void *)((char *)tr + (unsigned long)this_cpu()->ftrace);
-}
-
 /*
  * Begin an event on the short path (trace_event.h). Return: the place of its fields; NULL: take the
  * long path.
@@ -244,7 +239,7 @@ static INLINE u32 *begin(struct ring_buffer_cpu *rb, const struct hit *h, u32 wo
 
 static __noinline void write_event(const struct hit *h, struct trace_array *tr)
 {
-	struct ring_buffer_cpu *rb = this_buffer(tr);
+	struct ring_buffer_cpu *rb = trace_buffer(tr, this_cpu());
 	const u32 *from = (const u32 *)h->event + ENTRY_WORDS;
 	u32 words = (h->size + 3) / 4;
 	u64 end;
@@ -261,7 +256,7 @@ static __noinline void write_event(const struct hit *h, struct trace_array *tr)
 static INLINE bool write_plain(const struct hit *h, bool is_return, unsigned long ip,
 			       unsigned long ret_ip)
 {
-	struct ring_buffer_cpu *rb = this_buffer(&global_trace);
+	struct ring_buffer_cpu *rb = trace_buffer(&global_trace, this_cpu());
 	u64 end;
 	u32 *to = begin(rb, h, ENTRY_WORDS + (is_return ? 4 : 2), &end);
 

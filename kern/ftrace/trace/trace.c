@@ -3,7 +3,7 @@
  * To change a buffer: stop recording, wait for a grace period, change it, wait
  * for another grace period, continue recording.
  */
-#include "trace.h"
+#include "trace_event.h"
 #include "errno.h"
 #include "irq.h"
 #include "print.h"
@@ -193,30 +193,20 @@ void tracing_set_option(struct trace_array *tr, int option, bool on)
 
 /* ---- The long path, for every event type ---- */
 
-static void fill_entry(struct trace_entry *ent, u16 type, unsigned long irq)
-{
-	u32 ctx = current->ctx | this_cpu()->resched;
-
-	ent->type = type;
-	ent->flags = ctx >> 16 | (irqs_off(irq) ? TRACE_FLAG_IRQS_OFF : 0);
-	ent->preempt_count = ctx >> 24;
-	ent->pid = current->pid;
-}
-
 /* Interrupts are masked; w->irq is their earlier state, w->cpu is this CPU. */
 static void *__noinline reserve_entry(struct trace_array *tr, u16 type, size_t size,
 				      struct trace_write *w)
 {
-	struct trace_entry *ent;
 	u64 (*read)(void);
+	u32 *ent;
 
-	w->rb = &tr->cpu[w->cpu->index];
+	w->rb = trace_buffer(tr, w->cpu);
 	if (READ_ONCE(w->rb->slow) & (RB_OFF | RB_STOPPED))
 		return NULL;
 	read = READ_ONCE(tr->clock)->read;
 	ent = rb_reserve(w->rb, read ? read() : clock_ns(), size, &w->reserved);
 	if (ent)
-		fill_entry(ent, type, w->irq);
+		trace_fill_entry(ent, type, w->irq);
 	return ent;
 }
 

@@ -17,6 +17,12 @@
 #include "irq.h"
 #include "trace.h"
 
+static inline __attribute__((always_inline)) struct ring_buffer_cpu *
+trace_buffer(const struct trace_array *tr, const struct cpu *c)
+{
+	return (struct ring_buffer_cpu *)((char *)tr + (unsigned long)c->ftrace);
+}
+
 #define EVENT_WORDS(type) (sizeof(type) / 4)
 
 /* Hide how @v was computed, so that the compiler keeps @v in a register and none of its inputs. */
@@ -40,6 +46,14 @@ static inline __attribute__((always_inline)) bool event_fits(u64 delta, u64 end)
 	return likely(!(delta >> RB_DELTA_BITS)) && likely(!PAST_PAGE(end));
 }
 
+/* Write the struct trace_entry at @ent, in two words. @flags: as irq_save() returned them. */
+static inline __attribute__((always_inline)) void trace_fill_entry(u32 *ent, u16 type,
+								   unsigned long flags)
+{
+	ent[0] = (current->ctx | this_cpu()->resched | (u32)irqs_off(flags) << 16) + type;
+	ent[1] = current->pid;
+}
+
 /*
  * Write the event's header and its struct trace_entry. Return: the place of the fields that follow.
  */
@@ -54,8 +68,7 @@ event_start(struct ring_buffer_cpu *rb, struct rb_page *page, u64 end, u64 now, 
 	ONE_REGISTER(e);
 	e += (int)(offsetof(struct rb_page, data) / 4) - (int)(1 + words);
 	e[0] = words | delta << 5;
-	e[1] = (current->ctx | this_cpu()->resched | (u32)irqs_off(flags) << 16) + type;
-	e[2] = current->pid;
+	trace_fill_entry(e + 1, type, flags);
 	return e + 1;
 }
 

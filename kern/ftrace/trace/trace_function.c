@@ -13,7 +13,7 @@ void function_trace_call(unsigned long ip, unsigned long parent_ip, struct ftrac
 			 struct ftrace_regs *regs)
 {
 	struct cpu *c = this_cpu();
-	struct ring_buffer_cpu *rb = (void *)((char *)op->private + (unsigned long)c->ftrace);
+	struct ring_buffer_cpu *rb = trace_buffer(op->private, c);
 	unsigned long flags;
 	u64 now, delta, end;
 	struct rb_page *page;

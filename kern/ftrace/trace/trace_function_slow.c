@@ -37,14 +37,17 @@ static unsigned save_stack(unsigned long ip, unsigned long parent_ip,
 	return count;
 }
 
-/* Write the stack event that follows the event with the common fields @ent. */
-static void write_stack(struct trace_array *tr, struct trace_entry ent, unsigned long ip,
-			unsigned long parent_ip, const struct ftrace_regs *regs)
+/*
+ * Reserve and fill the stack event that follows the function event @w, which is committed and has
+ * the common fields @ent. Both have the same time. Return: as rb_reserve().
+ */
+static void *begin_stack(struct trace_write *w, struct trace_entry ent, unsigned long ip,
+			 unsigned long parent_ip, const struct ftrace_regs *regs)
 {
-	unsigned long *entries = stacks[this_cpu()->index];
+	unsigned long *entries = stacks[w->cpu->index];
 	unsigned count = save_stack(ip, parent_ip, regs, entries);
-	struct trace_write w;
-	struct stack_entry *e = trace_reserve(tr, TRACE_STACK, sizeof(*e) + 8 * count, &w);
+	struct stack_entry *e =
+		rb_reserve(w->rb, w->reserved.now, sizeof(*e) + 8 * count, &w->reserved);
 
 	if (e) {
 		ent.type = TRACE_STACK;
@@ -52,7 +55,7 @@ static void write_stack(struct trace_array *tr, struct trace_entry ent, unsigned
 		for (unsigned i = 0; i < count; i++)
 			put_address(e->caller[i], entries[i]);
 	}
-	trace_end(&w, e);
+	return e;
 }
 
 void function_trace_slow(struct ftrace_ops *op, unsigned long ip, unsigned long parent_ip,
@@ -61,19 +64,19 @@ void function_trace_slow(struct ftrace_ops *op, unsigned long ip, unsigned long 
 	struct trace_array *tr = op->private;
 	struct trace_write w;
 	struct function_entry *e = trace_begin(tr, TRACE_FN, sizeof(*e), &w);
+	void *last = e;
 
 	if (e) {
 		put_address(e->ip, ip);
-		if (regs)
+		if (regs && current->ftrace) /* a shadow stack: it may be return_to_handler */
 			parent_ip = unwind_true_caller(current, parent_ip, regs->fp);
 		put_address(e->parent_ip, parent_ip);
 	}
 	if (e && tr->options & TRACE_ITER_FUNC_STACK) {
 		rb_commit(w.rb, &w.reserved);
-		write_stack(tr, e->ent, ip, parent_ip, regs);
-		e = NULL;
+		last = begin_stack(&w, e->ent, ip, parent_ip, regs);
 	}
-	trace_end(&w, e);
+	trace_end(&w, last);
 }
 
 TRACE_FUNCTION_OPTIONS(TRACEFS_OPTION)

@@ -198,7 +198,7 @@ static int __noinline checked_entry(struct trace_graph *g, const struct ftrace_g
 static int trace_graph_entry(struct ftrace_graph_ent *trace, struct fgraph_ops *gops,
 			     struct ftrace_regs *regs)
 {
-	struct ring_buffer_cpu *rb = graph_buffer(gops->private, this_cpu());
+	struct ring_buffer_cpu *rb = trace_buffer(gops->private, this_cpu());
 	struct graph_event ev;
 	unsigned long flags;
 
@@ -234,7 +234,7 @@ static void __noinline checked_return(struct trace_graph *g, const struct ftrace
 static void trace_graph_return(struct ftrace_graph_ret *trace, struct fgraph_ops *gops,
 			       struct ftrace_regs *regs)
 {
-	struct ring_buffer_cpu *rb = graph_buffer(gops->private, this_cpu());
+	struct ring_buffer_cpu *rb = trace_buffer(gops->private, this_cpu());
 	struct graph_event ev;
 	unsigned long flags;
 

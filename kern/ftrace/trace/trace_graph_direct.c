@@ -47,7 +47,7 @@ static void trace_graph_direct_entry(unsigned long ip, unsigned long parent_ip,
 				     struct ftrace_ops *op, struct ftrace_regs *regs)
 {
 	struct cpu *c = this_cpu();
-	struct ring_buffer_cpu *rb = graph_buffer(op->private, c);
+	struct ring_buffer_cpu *rb = trace_buffer(op->private, c);
 	struct shadow_stack *s = shadow_of(current);
 	u64 users = READ_ONCE(fgraph_single.users), now;
 	struct graph_event ev;
@@ -83,7 +83,7 @@ static void trace_graph_direct_return(struct ftrace_regs *regs, struct shadow_st
 				      struct shadow_frame *f, void *private)
 {
 	struct cpu *c = this_cpu();
-	struct ring_buffer_cpu *rb = graph_buffer(private, c);
+	struct ring_buffer_cpu *rb = trace_buffer(private, c);
 	struct graph_event ev;
 	unsigned long flags;
 	u64 now;

@@ -5,18 +5,11 @@
 #ifndef FTRACE_TRACE_GRAPH_EVENT_H
 #define FTRACE_TRACE_GRAPH_EVENT_H
 
-#include "cpu.h"
 #include "fgraph.h"
 #include "trace_event.h"
 
 #define GRAPH_ENT_WORDS EVENT_WORDS(struct ftrace_graph_ent_entry)
 #define GRAPH_RET_WORDS EVENT_WORDS(struct ftrace_graph_ret_entry)
-
-static inline __attribute__((always_inline)) struct ring_buffer_cpu *
-graph_buffer(const struct trace_array *tr, const struct cpu *c)
-{
-	return (struct ring_buffer_cpu *)((char *)tr + (unsigned long)c->ftrace);
-}
 
 extern const struct fgraph_direct trace_graph_direct; /* trace_graph_direct.c; none in lab 5 */
 
