@@ -65,10 +65,10 @@ ftrace_cflags = -fno-jump-tables $(ftrace_cflags.$(ARCH))
 # Each of the graph's handlers, which are called through a pointer, saves as much.
 # The frame pointer stays the caller's in all of them, so that stack walks work.
 ftrace_leaves := $(addprefix %/kern/ftrace/, \
-	graph/fgraph.o graph/shadow_frame.o \
+	graph/fgraph.o graph/shadow_frame.o ring/ring_buffer.o \
 	probes/fprobe.o probes/kprobe_hit.o probes/kprobes.o probes/kretprobe.o \
 	events/probe_fetch.o \
-	trace/trace_function.o trace/trace_graph.o trace/trace_graph_direct.o)
+	trace/trace.o trace/trace_function.o trace/trace_graph.o trace/trace_graph_direct.o)
 $(ftrace_leaves): ftrace_cflags += -fomit-frame-pointer -ffixed-$(frame_pointer)
 # The patchers have no frame either: 5 instructions less for each site.
 %/patch.o: ftrace_cflags += -fomit-frame-pointer

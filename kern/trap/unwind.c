@@ -10,14 +10,6 @@
 #include "ksyms.h"
 #include "string.h"
 
-notrace void unwind_start_at(struct unwind *u, struct thread *t, unsigned long pc, unsigned long fp,
-			     unsigned long sp)
-{
-	unsigned long low = (unsigned long)t->stack;
-
-	*u = (struct unwind){pc, fp, sp, t, low, low + THREAD_SIZE};
-}
-
 __noinline notrace unsigned long unwind_true_caller(struct thread *t, unsigned long pc,
 						    unsigned long fp)
 {
@@ -107,26 +99,25 @@ static inline notrace bool is_plain(unsigned long pc)
 static notrace unsigned save_plain(struct unwind *u, unsigned long *entries, unsigned max)
 {
 	unsigned long least = MAX(u->sp, u->low + FRAME_RECORD), most = u->high - 16 + FRAME_RECORD,
-		      fp = u->fp;
-	unsigned count = 0;
+		      fp = u->fp, *next = entries;
 
 	if (u->regs || !is_plain(u->pc))
 		return 0;
-	while (count < max && fp >= least && fp <= most && fp % 8 == 0) {
+	while (next < entries + max && fp >= least && fp <= most && fp % 8 == 0) {
 		const unsigned long *record = (void *)(fp - FRAME_RECORD);
 
 		if (!is_plain(record[1]))
 			break;
 		least = fp + 1;
 		fp = record[0];
-		entries[count++] = record[1];
+		*next++ = record[1];
 	}
-	if (count) {
-		u->pc = entries[count - 1];
+	if (next > entries) {
+		u->pc = next[-1];
 		u->sp = least - 1;
 		u->fp = fp;
 	}
-	return count;
+	return next - entries;
 }
 
 notrace unsigned unwind_save(struct unwind *u, unsigned long *entries, unsigned max)

@@ -29,8 +29,13 @@ void unwind_start_regs(struct unwind *u, struct trap_frame *regs);
  * @pc is the original address (unwind_true_caller()). @t is the running thread, or cannot start
  * running.
  */
-void unwind_start_at(struct unwind *u, struct thread *t, unsigned long pc, unsigned long fp,
-		     unsigned long sp);
+static inline notrace void unwind_start_at(struct unwind *u, struct thread *t, unsigned long pc,
+					   unsigned long fp, unsigned long sp)
+{
+	unsigned long low = (unsigned long)t->stack;
+
+	*u = (struct unwind){pc, fp, sp, t, low, low + THREAD_SIZE};
+}
 bool unwind_next(struct unwind *u);                              /* false at the end */
 
 /*
