@@ -176,6 +176,13 @@ static inline int ftrace_select(struct ftrace_ops *op, const struct ftrace_set *
 }
 
 /*
+ * Let @op select the function of @rec (@in), or no longer. Only its site is looked at, so the cost
+ * does not grow with the number of sites. @op's filter is changed by this function alone. @op is
+ * registered while it selects a function. ftrace_lock held. Errors: as ftrace_startup().
+ */
+int ftrace_select_one(struct ftrace_ops *op, struct dyn_ftrace *rec, bool in);
+
+/*
  * The function's name in kallsyms; "?": it has none there. ftrace_show_name() adds " [module]",
  * as Linux does, and @end; ftrace_lock held.
  */

@@ -271,10 +271,12 @@ static int change_region(struct dyn_ftrace *rec, const struct dyn_ftrace *end,
 }
 
 /*
- * Change all records and sites from one selection of @op to another, in one batch.
+ * Change the records and sites from one selection of @op to another, in one batch. @only: the
+ * record of the one function that is in one of the two and not in the other; NULL: look at all.
  * A site with an unexpected word is left alone, and its record is disabled.
  */
-static int change_selection(struct ftrace_ops *op, struct selection before, struct selection after)
+static int change_selection(struct ftrace_ops *op, struct selection before, struct selection after,
+			    struct dyn_ftrace *only)
 {
 	struct change c = change_of(op, before, after);
 	int err = 0;
@@ -282,9 +284,13 @@ static int change_selection(struct ftrace_ops *op, struct selection before, stru
 	ftrace_batch_begin();
 	for (const struct ftrace_table *t = ftrace_tables; t; t = t->next)
 		for (const struct ftrace_region *r = t->regions; r->first < ftrace_count(t); r++) {
+			struct dyn_ftrace *rec = t->records + r[0].first,
+					  *end = t->records + r[1].first;
+
+			if (only && (only < rec || only >= end))
+				continue;
 			c.stub = ftrace_stub_addr(KERNEL_BASE + r->stubs, c.own);
-			err = change_region(t->records + r[0].first, t->records + r[1].first, &c)
-				      ?: err;
+			err = change_region(only ?: rec, only ? only + 1 : end, &c) ?: err;
 		}
 	ftrace_batch_end();
 	return err;
@@ -319,10 +325,10 @@ int ftrace_startup(struct ftrace_ops *op)
 	err = publish_op(op);
 	if (err)
 		return err;
-	err = change_selection(op, none, all);
+	err = change_selection(op, none, all, NULL);
 	if (err) {
 		unlink_op(op);
-		change_selection(op, all, none);
+		change_selection(op, all, none, NULL);
 		retire_op(op);
 	}
 	return err;
@@ -335,7 +341,7 @@ int ftrace_shutdown(struct ftrace_ops *op)
 	if (!op_of(&op->filter))
 		return -ENOENT;
 	unlink_op(op);
-	change_selection(op, all, none);
+	change_selection(op, all, none, NULL);
 	retire_op(op);
 	return 0;
 }
@@ -395,8 +401,12 @@ static int hash_from_set(const struct ftrace_set *set, struct ftrace_hash **hash
 	return 0;
 }
 
-/* Make @hash the filter or the notrace list. On a clash nothing changes. Frees the unused hash. */
-static int swap_hash(struct ftrace_filter *filter, struct ftrace_hash *hash, bool notrace_list)
+/*
+ * Make @hash the filter or the notrace list. On a clash nothing changes. Frees the unused hash.
+ * @only: as in change_selection().
+ */
+static int swap_hash(struct ftrace_filter *filter, struct ftrace_hash *hash, bool notrace_list,
+		     struct dyn_ftrace *only)
 {
 	struct ftrace_hash **place = list_of(filter, notrace_list), *old = *place;
 	struct ftrace_ops *op = op_of(filter);
@@ -411,14 +421,14 @@ static int swap_hash(struct ftrace_filter *filter, struct ftrace_hash *hash, boo
 	smp_wmb();
 	WRITE_ONCE(*place, hash);
 	if (before.on)
-		err = change_selection(op, before, after);
+		err = change_selection(op, before, after, only);
 	if (filter->changed)
 		refused = filter->changed(filter);
 	if (refused) { /* put the old hash back */
 		WRITE_ONCE(*place, old);
 		old = hash;
 		if (before.on)
-			change_selection(op, after, before);
+			change_selection(op, after, before, only);
 		filter->changed(filter);
 	}
 	if (before.on || filter->changed)
@@ -432,7 +442,37 @@ int ftrace_set_hash(struct ftrace_filter *filter, const struct ftrace_set *set, 
 	struct ftrace_hash *hash;
 	int err = hash_from_set(set, &hash);
 
-	return err ? err : swap_hash(filter, hash, notrace_list);
+	return err ? err : swap_hash(filter, hash, notrace_list, NULL);
+}
+
+/* A copy of @old with the function at @offset, or without it. NULL: no memory. */
+static struct ftrace_hash *copy_hash(const struct ftrace_hash *old, u32 offset, bool with)
+{
+	struct ftrace_hash *hash = ftrace_hash_new(old->count + with);
+
+	for (u32 i = 0; hash && i < 1u << (32 - old->shift); i++)
+		if (old->slots[i] > FTRACE_HASH_GONE && old->slots[i] != offset)
+			ftrace_hash_add(hash, old->slots[i]);
+	if (hash && with)
+		ftrace_hash_add(hash, offset);
+	return hash;
+}
+
+int ftrace_select_one(struct ftrace_ops *op, struct dyn_ftrace *rec, bool in)
+{
+	struct ftrace_hash *hash =
+		copy_hash(op->filter.filter_hash ?: &ftrace_hash_none, rec->offset, in);
+	bool on = hash && hash->count;
+	int err = hash ? swap_hash(&op->filter, hash, false, rec) : -ENOMEM;
+
+	if (err || on == (op->slot >= 0))
+		return err;
+	if (!on)
+		return ftrace_shutdown(op);
+	err = ftrace_startup(op);
+	if (err) /* it was not registered, so it selected no function */
+		swap_hash(&op->filter, (struct ftrace_hash *)&ftrace_hash_none, false, NULL);
+	return err;
 }
 
 int ftrace_share_filter(struct ftrace_ops *op, const struct ftrace_filter *filter)
@@ -442,7 +482,7 @@ int ftrace_share_filter(struct ftrace_ops *op, const struct ftrace_filter *filte
 	WRITE_ONCE(op->filter.filter_hash, filter->filter_hash);
 	WRITE_ONCE(op->filter.notrace_hash, filter->notrace_hash);
 	after = selection_of(op, before.on);
-	return before.on ? change_selection(op, before, after) : 0;
+	return before.on ? change_selection(op, before, after, NULL) : 0;
 }
 
 int ftrace_filter_commit(struct ftrace_filter *filter, const struct ftrace_set *set,

@@ -45,36 +45,15 @@ static struct ftrace_ops entry_ops[2] = {
 };
 
 /*
- * Make the op's filter the functions of its armed points. -ENOENT: one has no record,
- * which rmmod prevents (kprobe_within()).
- */
-static int update_op(unsigned long modify)
-{
-	struct ftrace_set *set = ftrace_set_new();
-	int err = set ? 0 : -ENOMEM;
-
-	for (unsigned i = 0; i < KPROBE_BUCKETS; i++)
-		for (const struct probe_point *pt = kprobe_buckets[i]; pt && !err; pt = pt->next)
-			if (pt->entry && pt->armed && (pt->key & KEY_MODIFY) == modify)
-				err = ftrace_set_put(set, lookup_rec(pt->key & ~KEY_MODIFY), true);
-	if (!err)
-		err = ftrace_select(&entry_ops[modify], set);
-	ftrace_set_free(set);
-	return err;
-}
-
-/*
  * After an error, the op still selects the function; then kprobe_entry() finds no point,
- * or no enabled probe.
+ * or no enabled probe. -ENOENT: no record, which rmmod prevents (kprobe_within()).
  */
 int kprobe_arm_entry(struct probe_point *pt, bool on)
 {
-	int err;
+	struct dyn_ftrace *rec = lookup_rec(pt->key & ~KEY_MODIFY);
+	int err = rec ? ftrace_select_one(&entry_ops[pt->key & KEY_MODIFY], rec, on) : -ENOENT;
 
-	pt->armed = on;
-	err = update_op(pt->key & KEY_MODIFY);
-	if (err && on)
-		pt->armed = false;
+	pt->armed = on && !err;
 	return on ? err : 0;
 }
 
