@@ -97,6 +97,16 @@ class Stacks:
         self.assertNotIn("func_stack_trace",
                          self.sh("echo nop > current_tracer; cat trace_options"))
 
+    def test_func_stack_trace_at_the_functions_time(self) -> None:
+        """The clock counts how often it is read: once for both events."""
+        self.sh("echo counter > trace_clock; echo sleep_ns > set_ftrace_filter")
+        self.sh("echo function > current_tracer; echo 1 > options/func_stack_trace; sleep 0.01")
+        self.sh("echo 0 > options/func_stack_trace")
+        lines = re.findall(r" (\d+): (sleep_ns <-|<stack trace>)", self.sh("cat trace"))
+        self.sh("echo local > trace_clock")
+        self.assertEqual([what for _, what in lines], ["sleep_ns <-", "<stack trace>"])
+        self.assertEqual(lines[0][0], lines[1][0])
+
     def test_func_stack_trace_under_graph(self) -> None:
         self.graph()
         self.stack_behind_events()
