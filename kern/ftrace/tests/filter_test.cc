@@ -189,6 +189,36 @@ TEST_F(filter, only_one_op_that_changes_pc_has_a_function)
 	EXPECT_EQ("n1nnn1", text());
 }
 
+TEST_F(filter, one_function_is_added_and_removed)
+{
+	struct dyn_ftrace *rec = ftrace_records;
+	ASSERT_EQ(0, ftrace_select_one(&a, &rec[1], true));
+	EXPECT_EQ("n0nnnn", text());
+	ASSERT_EQ(0, ftrace_select_one(&a, &rec[2], true));
+	ASSERT_EQ(0, ftrace_select_one(&a, &rec[2], true)) << "it is selected already";
+	EXPECT_EQ("n00nnn", text());
+	EXPECT_EQ(2u, ftrace_filter_count(&a.filter, false));
+	ASSERT_EQ(0, ftrace_select_one(&a, &rec[1], false));
+	EXPECT_EQ("nn0nnn", text());
+	ASSERT_EQ(0, ftrace_select_one(&a, &rec[2], false));
+	EXPECT_EQ("nnnnnn", text());
+	EXPECT_EQ(-1, a.slot) << "an op that selects nothing is not registered";
+}
+
+TEST_F(filter, one_function_that_is_refused_does_not_stay_in_the_filter)
+{
+	struct dyn_ftrace *rec = ftrace_records;
+	a = op(FTRACE_OPS_FL_IPMODIFY | FTRACE_OPS_FL_RECURSION);
+	b = op(FTRACE_OPS_FL_IPMODIFY | FTRACE_OPS_FL_RECURSION);
+	ASSERT_EQ(0, set(b, "mutex_lock"));
+	ASSERT_EQ(0, register_ftrace_function(&b));
+	EXPECT_EQ(-EBUSY, ftrace_select_one(&a, &rec[1], true)) << "as the first";
+	EXPECT_EQ(-1, a.slot);
+	ASSERT_EQ(0, ftrace_select_one(&a, &rec[2], true));
+	EXPECT_EQ(-EBUSY, ftrace_select_one(&a, &rec[1], true)) << "beside another";
+	EXPECT_EQ("n01nnn", text());
+}
+
 TEST_F(filter, registering_twice_is_busy)
 {
 	ASSERT_EQ(0, register_ftrace_function(&a));
@@ -427,6 +457,16 @@ TEST_F(more, what_comes_while_a_set_is_edited_is_not_in_it)
 	fake_table();
 	add_far("twin", FAKE_MORE - KERNEL_BASE + 64);
 	add_far("newcomer", FAKE_MORE - KERNEL_BASE + 128);
+}
+
+TEST_F(more, one_function_of_the_second_table_is_added_and_removed)
+{
+	struct dyn_ftrace *rec = lookup_rec(FAKE_MORE + 128);
+	ASSERT_EQ(0, ftrace_select_one(&a, ftrace_records, true));
+	ASSERT_EQ(0, ftrace_select_one(&a, rec, true));
+	EXPECT_EQ("0nnnnnn0", text().substr(0, 8)) << text();
+	ASSERT_EQ(0, ftrace_select_one(&a, rec, false));
+	EXPECT_EQ("0nnnnnnn", text().substr(0, 8)) << text();
 }
 
 TEST_F(more, only_one_op_that_changes_pc_has_a_function_of_the_second_table)
