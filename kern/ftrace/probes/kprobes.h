@@ -49,8 +49,8 @@
  * break_hook (breakpoint.h). Before a module is removed, kern/loader/ asks the three
  * *_within() functions; in lab 7 no probe is anywhere.
  *
- * This room calls core/, ops/, graph/; of kern/loader/ module_is_going() and, on arm64,
- * stop_machine().
+ * This room calls core/, ops/, graph/; of kern/base/ module_is_going() and, on arm64, of
+ * kern/trap/ stop_machine().
  */
 #ifndef FTRACE_KPROBES_H
 #define FTRACE_KPROBES_H

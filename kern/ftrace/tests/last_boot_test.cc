@@ -568,7 +568,7 @@ TEST_F(LastBoot, whatever_the_memory_holds_is_printed_or_refused)
 						    1500};
 			for (u32 &w : words)
 				w = below(3) ? below(4) : random();
-			words[0] = types[below(7)];
+			words[0] = types[below(std::size(types))];
 			if (below(3))
 				words[3] = 0, words[2] = 0x10000000 + below(0x9000);
 			now += below(100) ? 0 : random() >> (6 + below(58));

@@ -9,6 +9,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[3]
 sys.path.insert(0, str(ROOT / "kern/ftrace/tools"))
 import rooms  # noqa: E402
+from qemu.machine import FINISHED  # noqa: E402
 
 LATER = ", a room that comes later in kern/rooms.mk"
 LISTS = """rooms := kern/low kern/high
@@ -131,7 +132,7 @@ class Rooms(unittest.TestCase):
         self.assertLess(lists.order.index("kern/base"), lists.order.index("kern/sched"))
         self.assertLess(lists.order.index("kern/sched"), lists.order.index("kern/ftrace/core"))
         built = [
-            folder for folder in sorted(ROOT.glob("build/*/lab8"))
+            folder for folder in sorted(ROOT.glob(f"build/*/{FINISHED}"))
             if (folder / "callsite.elf").exists()
         ]
         self.assertEqual(rooms.wrong(lists, built), [])
