@@ -30,29 +30,18 @@ recordmcount.table(Path({tool!r}), elf, Path({tool!r} + ".elf"))
 """
 
 
-def parents() -> dict[int, tuple[int, str]]:
-    """For each running process: its parent, and its name."""
-    found = {}
-    for stat in Path("/proc").glob("[0-9]*/stat"):
-        try:
-            before, _, after = stat.read_text().rpartition(")")
-        except OSError:
-            continue  # it has just ended
-        state, parent = after.split()[:2]
-        if state != "Z":
-            found[int(stat.parent.name)] = (int(parent), before.partition("(")[2])
-    return found
-
-
 def below(pid: int) -> dict[int, str]:
-    """All descendants of a process."""
-    all_of, found = parents(), {pid: ""}
-    while more := {
-            p: name
-            for p, (parent, name) in all_of.items() if parent in found and p not in found
-    }:
-        found |= more
-    return {p: name for p, name in found.items() if p != pid}
+    """The names of all descendants of a process that have not ended."""
+    found, process = {}, Path(f"/proc/{pid}")
+    with suppress(OSError):  # it has just ended
+        children = [int(child) for task in process.glob("task/*/children")
+                    for child in task.read_text().split()]
+        for child in children:
+            with suppress(OSError):
+                before, _, after = Path(f"/proc/{child}/stat").read_text().rpartition(")")
+                if after.split()[0] != "Z":
+                    found |= {child: before.partition("(")[2]} | below(child)
+    return found
 
 
 def going_on(processes: dict[int, str]) -> list[str]:

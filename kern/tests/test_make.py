@@ -165,7 +165,7 @@ class AtOnce(unittest.TestCase):
             for name, value in os.environ.items()
             if name not in (*OF_MAKE, "QEMU_EXTRA") and not name.startswith(("MAKE", "MFLAGS"))
         }
-        cls.env["CCACHE_DIR"] = str(ROOT / "build/ccache")
+        cls.env |= {"CCACHE_DIR": str(ROOT / "build/ccache"), "CCACHE_NOHASHDIR": "1"}
 
     def fresh(self) -> None:
         shutil.rmtree(self.tree, ignore_errors=True)
