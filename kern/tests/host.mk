@@ -14,11 +14,11 @@ begun ?= $1
 
 host_tests := $(call begun,$(wildcard kern/tests/*_test.cc kern/ftrace/tests/*_test.cc \
 	kern/loader/tests/*_test.cc))
-host_flags := -g -fno-pie -fsanitize=address -iquote kern $(kern_includes) -iquote kern/tests \
+host_flags := -fno-pie -fsanitize=address -iquote kern $(kern_includes) -iquote kern/tests \
 	-DHOST_TEST=1
-host_flags.c := -std=gnu11 $(host_flags) -O1 -Werror=implicit-function-declaration \
+host_flags.c := -std=gnu11 -g $(host_flags) -O1 -Werror=implicit-function-declaration \
 	-fsanitize=undefined -fno-sanitize-recover=all
-host_flags.cc := -std=gnu++17 $(host_flags) -O0
+host_flags.cc := -std=gnu++17 -g1 $(host_flags) -O0
 host_libs := -lgtest -lgtest_main -lubsan
 kernel_headers := $(wildcard kern/tests/*.h kern/arch/*/reloc.h) $(kern_headers)
 test_headers := $(wildcard kern/tests/*.h kern/ftrace/tests/*.h kern/loader/tests/*_test.h)

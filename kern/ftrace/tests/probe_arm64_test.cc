@@ -267,19 +267,23 @@ TEST(probe, compare_and_branch)
 
 TEST(probe, test_and_branch)
 {
+	std::vector<std::string> lines;
 	for (int bit = 0; bit < 64; bit++)
-		for (bool zero : {false, true}) {
-			std::string line = std::string(zero ? "tbz " : "tbnz ") +
-					   (bit < 32 ? "w5, #" : "x5, #") + std::to_string(bit) +
-					   ",";
-			u32 insn = assemble(to(line, -4096));
-			for (unsigned long v : {0ul, ~0ul, 1ul << bit, ~(1ul << bit)}) {
-				cpu_state s;
-				s.x[5] = v;
-				expect_jump(line, insn, !(v >> bit & 1) == zero ? -4096 : 4, false,
-					    s);
-			}
+		for (const char *name : {"tbnz ", "tbz "})
+			lines.push_back(to(name + std::string(bit < 32 ? "w5, #" : "x5, #") +
+						   std::to_string(bit) + ",",
+					   -4096));
+	auto words = assemble(lines);
+	for (size_t i = 0; i < lines.size(); i++) {
+		int bit = i / 2;
+		bool zero = i % 2;
+		for (unsigned long v : {0ul, ~0ul, 1ul << bit, ~(1ul << bit)}) {
+			cpu_state s;
+			s.x[5] = v;
+			expect_jump(lines[i], words[i], !(v >> bit & 1) == zero ? -4096 : 4, false,
+				    s);
 		}
+	}
 	expect_jumps("tbz wzr, #3,", 14, false);
 }
 

@@ -31,7 +31,8 @@ static std::vector<u32> assemble(const std::vector<std::string> &lines)
 	std::vector<u32> words;
 	for (u32 w; f.read((char *)&w, 4);)
 		words.push_back(w);
-	EXPECT_EQ(0, system(("rm -r " + d).c_str()));
+	for (auto name : {"/a.s", "/a.o", "/a.bin", ""})
+		EXPECT_EQ(0, remove((d + name).c_str()));
 	EXPECT_EQ(lines.size(), words.size());
 	words.resize(lines.size());
 	return words;
