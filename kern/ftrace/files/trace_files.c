@@ -1,24 +1,17 @@
 /*
- * The tracefs files for the settings of a trace array (tracer, clock, options,
- * sizes, tracing_on), and those that describe the binary format.
+ * The tracefs files for the settings of a trace array: tracer, clock, sizes, tracing_on.
  *
- * The other files of this room: trace_files_buffer.c has those that read and
- * write the events (trace, trace_pipe, trace_marker), filter.c the filters,
- * functions.c the lists of functions, instances.c the directory instances/,
- * last_boot.c makes instances/last_boot.
+ * The other files of this room: trace_files_buffer.c has those that read and write the
+ * events (trace, trace_pipe, trace_marker), filter_files.c those of filters, functions.c
+ * the lists of functions, instances.c the directory instances/; last_boot.c makes
+ * instances/last_boot. Options and formats are files of trace/.
  *
  * An open, read or write comes from kern/fs/file.c: it calls the file_ops of the table from
  * which tracefs/ made the file. A function here takes the lock that is needed (tracefs.h)
- * and calls trace/ (settings, text), ring/ (events), core/ and ops/ (functions, filters),
- * or modules/ (ftrace_mod_*(), for ":mod:" in a filter).
+ * and calls trace/ (settings, text), ring/ (events), filters/, core/ and ops/ (functions).
  *
- * This room has no header. What others call of it is declared in tracefs.h, trace.h or core/:
- * - tracefs/: trace_make_formats() (this file)
- * - trace/: trace_option_get(), trace_option_set() (this file), filter_file_ops (filter.c)
- * - graph/, probes/, modules/: ftrace_set_new(), ftrace_set_free() (filter.c)
- * - trace/, modules/, kern/apps/: ftrace_set_filter(), ftrace_filter_edit() (filter.c)
- * - trace/, probes/, modules/: ftrace_name() (functions.c)
- * - events/: INSTANCE_HOOK() (instances.c)
+ * This room has no header. instances.c calls the INSTANCE_HOOKs of events/; nothing else
+ * calls this room but through the tables of tracefs.
  */
 #include "errno.h"
 #include "string.h"

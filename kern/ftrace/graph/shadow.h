@@ -111,6 +111,9 @@ void shadow_users_end(void);
 
 /*
  * Push and pop a frame (shadow_frame.c), in the order above. @now: the calltime.
+ * trace/trace_graph_direct.c has a copy of the push without calls: it makes the same stores in the
+ * same order.
+ *
  * @stamp: the frame's users word at first. shadow_push_into(): the caller has
  * checked that there is room. shadow_push(): NULL if there is none and none can be
  * made, counted in `overrun`. shadow_pop(): @f is the newest frame.

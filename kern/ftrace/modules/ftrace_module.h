@@ -22,16 +22,16 @@
 
 /*
  * The folder modules/ (from lab 7 on). module_records.h says which of its files does
- * what for call sites. mod_filter.c has ":mod:" in filters, ftrace_exports.c what modules
- * may use of the tracer. <arch>/trampoline.c implements trampoline.h.
+ * what for call sites. ftrace_exports.c has what modules may use of the tracer.
+ * <arch>/trampoline.c implements trampoline.h.
  *
- * The loader (kern/loader/) calls the functions of this header; files/ calls ftrace_mod_*(),
- * and core/ calls ftrace_hash_list(). This room may use all others except events/,
- * which comes after it; it uses no probe.
+ * The loader (kern/loader/) calls the functions of this header. This room may use all
+ * others except events/, which comes after it; it uses no probe.
  *
  * What the other rooms know of modules:
- * - core/: struct ftrace_table, ftrace_removals; ftrace_mod_*() (ftrace_internal.h);
- *   FTRACE_HASH_GONE and the list of hashes (hash.h)
+ * - core/: struct ftrace_table, ftrace_removals; FTRACE_HASH_GONE and the list of hashes
+ *   (hash.h)
+ * - filters/: ":mod:" in filters (mod_filter.c)
  * - graph/: ftrace_graph_new_table(), fgraph_user_within()
  * - trace/: profile_forget_modules()
  * - probes/ and events/: kern/module.h. A function of a module that is about to be

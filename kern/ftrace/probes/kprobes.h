@@ -38,7 +38,7 @@
  * The folder probes/ (lab 8). What each kind of probe is made of:
  *
  *	kprobes.c at an entry	-> one of two ops: the second may change pc
- *	kprobes.c in a body	-> kprobe_hit.c -> kprobe_text.c: a breakpoint
+ *	kprobes.c in a body	-> kprobe_hit.c -> kprobe_text.c -> core/: a breakpoint
  *	kretprobe.c		-> fprobe.c
  *	fprobe.c		-> sites.c -> one user of function_graph; without an exit
  *				   handler, one op
