@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import subprocess
 import unittest
 
 from grading.machine import observer
@@ -11,7 +12,7 @@ from grading.tests import tiny
 from grading.truth.truth import KEPT_NOTHING
 from grading.verdict import Stopped, Verdict
 from qemu.isa import ARCHES, ISAS
-from qemu.machine import ROOT
+from qemu.machine import FINISHED, ROOT
 
 LOGS = ROOT / "build/tests/observer"
 # by the kernels' `change`; of a call of it
@@ -295,6 +296,21 @@ def slot(kind: int, more: int = 0, addr: int = 0) -> bytes:
 
 
 WORDS = observer.WORDS[1].pack(*range(8))
+
+
+class Waiting(unittest.TestCase):
+    """A stopped CPU waits in a busy loop if an interrupt is pending: as long as the host does
+    not run the caller."""
+
+    def test_executes_nothing_that_a_grade_records(self) -> None:
+        for arch in ARCHES:
+            made = f"build/{arch}/{FINISHED}/kern/trap/stop.o"
+            subprocess.run(["make", "-s", f"ARCH={arch}", made], cwd=ROOT, check=True)
+            text = subprocess.run([f"{ISAS[arch].cross}objdump", "-d", "--no-show-raw-insn",
+                                   "--disassemble=wait_while_stopping", made],
+                                  cwd=ROOT, capture_output=True, text=True, check=True).stdout
+            self.assertIn("wfi", text)
+            self.assertNotRegex(text, r"\t(isb|dsb|fence\.i|dc|ic)\b", arch)
 
 
 class Log(unittest.TestCase):

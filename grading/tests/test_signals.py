@@ -32,7 +32,8 @@ recordmcount.table(Path({tool!r}), elf, Path({tool!r} + ".elf"))
 
 def below(pid: int) -> dict[int, str]:
     """The names of all descendants of a process that have not ended."""
-    found, process = {}, Path(f"/proc/{pid}")
+    found: dict[int, str] = {}
+    process = Path(f"/proc/{pid}")
     with suppress(OSError):  # it has just ended
         children = [int(child) for task in process.glob("task/*/children")
                     for child in task.read_text().split()]

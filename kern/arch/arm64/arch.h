@@ -141,7 +141,7 @@ always_inline_ void cpu_relax(void)
 }
 always_inline_ void cpu_idle_wait(void)
 {
-	__asm__ volatile("dsb sy\n\twfi" : : : "memory");
+	__asm__ volatile("wfi" : : : "memory");
 }
 
 #define dmb_(domain) __asm__ volatile("dmb " #domain : : : "memory")
