@@ -157,7 +157,7 @@ static int copy_words(struct module *m, int count, char **words)
 
 int module_set_params(struct module *m, const struct module_elf *elf, int count, char **params)
 {
-	const void *start, *end;
+	const void *start = NULL, *end = NULL; /* GCC 14 does not see that they are set */
 	const char *word;
 	int err =
 		module_table(elf, ".table.module_param", sizeof(struct module_param), &start, &end);
