@@ -138,7 +138,7 @@ CHECKS: dict[int, tuple[Check, ...]] = {
         order.stacks_in_time, whole)
 }
 # a copy of its barrier is for an op that is not registered: publish_op orders that
-COPIED = ("ftrace_set_hash",)
+COPIED = ("swap_hash",)
 
 
 class Barriers(unittest.TestCase):
