@@ -216,12 +216,12 @@ class Chosen(unittest.TestCase):
         player = mock.Mock(kernel=mock.Mock(name_at=hex), ended_since=lambda *_: lambda: bool(made),
                            want=lambda _: None, is_made=lambda: bool(made), when_held=None)
 
-        def reach(places: set[int], but: set[int], until: object, insns: int) -> int:
+        def reach(places: set[int], but: set[int], until: object, insns: int = 0) -> int:
             reached, = {CHANGER, CALLER} - but
             held.add(reached)
             return reached
 
-        def run(until: Callable[[], bool], insns: int) -> bool:
+        def run(until: Callable[[], bool], insns: int = 0) -> bool:
             made.extend([True] if not held else [])
             return until()
         cpus.reach, cpus.run, cpus.all = reach, run, {CHANGER, CALLER}
