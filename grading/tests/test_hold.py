@@ -5,10 +5,14 @@ from __future__ import annotations
 import os
 import subprocess
 import unittest
+from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+from unittest.mock import Mock, patch
 
 from grading.elf.elf import Kernel
-from grading.machine.hold import interleaved
+from grading.machine.hold import SLICE, Cpus, interleaved
 from grading.machine.machine import Run
 from grading.truth import truth
 from qemu.machine import ARCHES, FINISHED, ROOT, Machine
@@ -51,6 +55,37 @@ class Starved(unittest.TestCase):
         for arch in ARCHES:
             with self.subTest(arch):
                 self.reaches(arch)
+
+
+class Budget(unittest.TestCase):
+    """How many instructions a CPU may execute before a place counts as not reached."""
+
+    def reached(self, typed: bool) -> bool:
+        """Is the prompt, which comes after two million instructions, waited for?"""
+        executed = 0
+
+        def insns() -> list[int]:
+            nonlocal executed
+            executed += 100_000
+            return [executed]
+
+        run: Any = SimpleNamespace(
+            machine=SimpleNamespace(smp=1), console=Mock(), insns=insns,
+            clock=lambda: executed / 1e6, threads=lambda: {"CPU 0": (executed / 1e6, False)})
+        cpus = Cpus(run, Mock(stopped=lambda seconds: False))
+        if typed:
+            cpus.begin("frames &")
+        with patch.object(Cpus, "_slice", self.slice_of(cpus)):
+            return cpus.run(lambda: executed > 2_000_000)
+
+    def slice_of(self, cpus: Cpus) -> Callable[..., None]:
+        def ran(*_: object) -> None:
+            cpus._turns = {"CPU 0": cpus._turns.get("CPU 0", 0.0) + SLICE}
+        return ran
+
+    def test_is_that_of_a_line_after_one_was_typed(self) -> None:
+        self.assertTrue(self.reached(typed=True))
+        self.assertFalse(self.reached(typed=False))
 
 
 if __name__ == "__main__":
