@@ -23,9 +23,9 @@
  *   Time and waiting:
  *     u64 arch_counter(void);		rdtime / cntvct_el0, no barrier
  *     void cpu_relax(void);		in spin loops (arm64: yield)
- *     void cpu_idle_wait(void);	wfi, interrupts masked; returns when one is pending, so a
- *					loop around it may be a busy one: no barrier is in it,
- *					because a grade records each that is executed
+ *     void cpu_idle_wait(void);	wfi, interrupts masked; returns when one is pending. No
+ *					barrier: while one stays pending, a loop around it is
+ *					busy, and an observer logs each barrier executed
  *
  *   Memory barriers between CPUs: smp_mb() smp_rmb() smp_wmb(); for devices:
  *   io_mb(). MMIO: read8/32(addr), write8/32(value, addr).

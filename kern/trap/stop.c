@@ -19,6 +19,7 @@ static const struct unwind *stopped[NR_CPUS]; /* where the CPU's stack was; NULL
 /*
  * In smp_call's interrupt. A CPU that takes the call after the caller has given up goes on at
  * once. Each IPI ends cpu_idle_wait(): that of let_others_go(), and one a second of the watchdog.
+ * While any other interrupt is pending, which this CPU cannot take here, the loop is busy.
  */
 static notrace void wait_while_stopping(void *unused)
 {

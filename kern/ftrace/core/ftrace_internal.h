@@ -176,9 +176,10 @@ static inline int ftrace_select(struct ftrace_ops *op, const struct ftrace_set *
 }
 
 /*
- * Let @op select the function of @rec (@in), or no longer. Only its site is looked at, so the cost
- * does not grow with the number of sites. @op's filter is changed by this function alone. @op is
- * registered while it selects a function. ftrace_lock held. Errors: as ftrace_startup().
+ * Add the function of @rec to @op's filter (@in), or remove it. @op is registered while its filter
+ * has a function. Only the site of @rec is read and written, so the cost does not grow with the
+ * number of sites; no other function may change this filter. ftrace_lock held.
+ * Return: 0; -ENOMEM; other errors as ftrace_startup().
  */
 int ftrace_select_one(struct ftrace_ops *op, struct dyn_ftrace *rec, bool in);
 

@@ -110,10 +110,10 @@ int shadow_users_begin(void);
 void shadow_users_end(void);
 
 /*
- * Push and pop a frame (shadow_frame.c), in the order above. @now: the calltime.
- * trace/trace_graph_direct.c has a copy of the push without calls: it makes the same stores in the
- * same order.
+ * Push and pop a frame (shadow_frame.c), in the order above. trace/trace_graph_direct.c has a copy
+ * of the push, which must make the same stores in the same order.
  *
+ * @now: the calltime.
  * @stamp: the frame's users word at first. shadow_push_into(): the caller has
  * checked that there is room. shadow_push(): NULL if there is none and none can be
  * made, counted in `overrun`. shadow_pop(): @f is the newest frame.
