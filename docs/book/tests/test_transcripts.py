@@ -26,7 +26,8 @@ from qemu.tests.terminal import hang_up
 
 HOST, SHELL, GDB = "$ ", "callsite# ", "(gdb) "
 COMPILER = "12"  # whose code is shown
-PATIENCE = 1800  # seconds: a limit only against hanging; the host may be busy
+# Seconds: limits only against hanging; the host may be busy, and what is typed there may build.
+PATIENCE = {HOST: 1800, SHELL: 300, GDB: 300}
 MY = ROOT / "build/tests/my"  # what the handouts call my/
 # Blocks, by their first lines.
 NOT_TYPED = {
@@ -172,14 +173,16 @@ class Terminal:
         self._at = HOST
         env = {"PATH": os.environ["PATH"], "HOME": str(MY), "TERM": "dumb", "PS1": HOST}
         self._tty = pexpect.spawn("/bin/bash", ["--norc", "--noediting"], cwd=str(ROOT), env=env,
-                                  encoding="utf-8", timeout=PATIENCE, dimensions=(50, 400),
-                                  logfile=self._log)
+                                  encoding="utf-8", timeout=PATIENCE[HOST],
+                                  dimensions=(50, 400), logfile=self._log)
         self._tty.delaybeforesend = None
         self._tty.expect_exact(HOST)
 
     def type(self, step: TranscriptStep) -> str:
         """What it prints."""
         if step.prompt != self._at:
+            if step.prompt == GDB:
+                raise AssertionError(f"{step.line}: gdb has ended, or did not start")
             self._leave()
             if step.prompt != HOST:
                 self._line(f"make run ARCH=riscv64 LAB={self._lab}", step.prompt)
@@ -192,7 +195,8 @@ class Terminal:
         instructions: a stopped guest gets no interrupt."""
         line += " QEMU_EXTRA='-icount shift=0'" if line.startswith("make gdb") else ""
         self._tty.sendline(line.replace("my/", f"{MY.relative_to(ROOT)}/"))
-        self._at = (prompt, HOST)[self._tty.expect_exact([prompt, "\n" + HOST])]
+        self._at = (prompt, HOST)[self._tty.expect_exact([prompt, "\n" + HOST],
+                                                         PATIENCE[self._at])]
         printed = re.sub(r"\x1b\[[0-9;?]*[a-zA-Z]|\r", "", self._tty.before)
         return printed.replace(f"{MY.relative_to(ROOT)}/", "my/").removeprefix(line).lstrip("\n")
 
