@@ -19,9 +19,8 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
-from qemu.emulator import Unfit, find  # noqa: E402
 from qemu.machine import ROOT, WITH_US, Machine  # noqa: E402
-from qemu.run import parse, terminal_settings, restore_terminal  # noqa: E402
+from qemu.run import missing, parse, terminal_settings, restore_terminal  # noqa: E402
 
 GDB = "gdb-multiarch"
 MISSING = f"{GDB} is not installed: sudo apt-get install {GDB} (or make setup)"
@@ -97,18 +96,9 @@ def main() -> int:
                         help="one more word of gdb's command line")
     own, rest = parser.parse_known_args()
     machine, _ = parse([*rest, "--image", str(own.elf.with_name("Image"))])
-    if not shutil.which(GDB):
-        print(MISSING, file=sys.stderr)
-        return 2
-    try:
-        find(machine.arch)
-    except Unfit as why:
+    if why := missing(machine, own.elf) if shutil.which(GDB) else MISSING:
         print(why, file=sys.stderr)
         return 2
-    for file in (own.elf, machine.image_path()):
-        if not file.exists():
-            print(f"{file} does not exist: type make ARCH={machine.arch}", file=sys.stderr)
-            return 2
     return debug(machine, own.elf, own.gdb)
 
 

@@ -119,6 +119,17 @@ def parse(arguments: list[str]) -> tuple[Machine, bool]:
     return machine, a.print
 
 
+def missing(machine: Machine, *files: Path) -> str:
+    """A sentence if this machine cannot be started, with the kernel's image and these files, or
+    ''."""
+    try:
+        find(machine.arch)
+    except Unfit as why:
+        return str(why)
+    return next((f"{file} does not exist: type make ARCH={machine.arch}"
+                 for file in (*files, machine.image_path()) if not file.exists()), "")
+
+
 def main() -> int:
     machine, only_print = parse(sys.argv[1:])
     try:
@@ -126,14 +137,8 @@ def main() -> int:
     except ValueError as error:
         print(f"QEMU_EXTRA: {error}", file=sys.stderr)
         return 2
-    try:
-        find(machine.arch)
-    except Unfit as why:
+    if why := missing(machine):
         print(why, file=sys.stderr)
-        return 2
-    if not machine.image_path().exists():
-        print(f"{machine.image_path()} does not exist: type make ARCH={machine.arch}",
-              file=sys.stderr)
         return 2
     if only_print:
         with tempfile.TemporaryDirectory() as disk:

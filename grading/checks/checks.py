@@ -37,19 +37,21 @@ def calls_tracer(kernel: Kernel, address: int, word: int) -> bool:
 def site_lines(kernel: Kernel, site: Site, found: int, call: bool) -> list[str]:
     """Lines that show the site's word and the word that it should have held; or one line that says
     that it was right."""
-    if call and calls_tracer(kernel, site.address, found):
-        return [
-            f"{site.function.name} at {site.address:#x}: its call site is right, "
-            f"{kernel.disassemble(site.address, found)}"
-        ]
-    want = kernel.disassemble(site.address, site.rest)
-    if call:
-        target = min(stubs(kernel), key=lambda stub: abs(stub - site.address))
-        want = kernel.disassemble(site.address,
-                                  kernel.isa.call(site.address, target, kernel.link_register))
-    was = kernel.disassemble(site.address, found)
-    return [f"{site.function.name} at {site.address:#x}", f"was        {found:08x}  {was}",
-            f"should be  {'a call like' if call else site.rest.to_bytes(4, 'big').hex()}  {want}"]
+    name, at = site.function.name, site.address
+    if not call:
+        return word_lines(kernel, name, at, found, site.rest)
+    if calls_tracer(kernel, at, found):
+        return [f"{name} at {at:#x}: its call site is right, {kernel.disassemble(at, found)}"]
+    nearest = min(stubs(kernel), key=lambda stub: abs(stub - at))
+    want = kernel.isa.call(at, nearest, kernel.link_register)
+    return [*word_lines(kernel, name, at, found, want)[:2],
+            f"should be  a call like  {kernel.disassemble(at, want)}"]
+
+
+def word_lines(kernel: Kernel, what: str, at: int, found: int, want: int) -> list[str]:
+    """Lines that show a word as it was and as it should be."""
+    return [f"{what} at {at:#x}", f"was        {found:08x}  {kernel.disassemble(at, found)}",
+            f"should be  {want:08x}  {kernel.disassemble(at, want)}"]
 
 
 def at_site(evidence: Evidence, call: Call, why: str, called: bool) -> Finding:
@@ -338,13 +340,10 @@ def _at_rest(evidence: Evidence, text: bytes, when: str) -> Finding | None:
     kernel, want, wrong = evidence.kernel, evidence.rest_text, evidence.changed_at_rest(text)
     if not wrong:
         return None
-    found, rest = (word_in(kernel, t, wrong[0]) for t in (text, want))
-    return Finding(
-        f"{len(wrong)} words of text are wrong {when}, first at {kernel.name_at(wrong[0])}", site=[
-            f"{kernel.name_at(wrong[0])} at {wrong[0]:#x}",
-            f"was        {found:08x}  {kernel.disassemble(wrong[0], found)}",
-            f"should be  {rest:08x}  {kernel.disassemble(wrong[0], rest)}"
-        ], address=wrong[0])
+    name, found, rest = kernel.name_at(wrong[0]), *(word_in(kernel, t, wrong[0])
+                                                    for t in (text, want))
+    return Finding(f"{len(wrong)} words of text are wrong {when}, first at {name}",
+                   site=word_lines(kernel, name, wrong[0], found, rest), address=wrong[0])
 
 
 def _rest_executed(evidence: Evidence) -> Finding | None:

@@ -8,9 +8,9 @@ The checks use only the registers and the memory that the observer read.
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Callable
 from dataclasses import dataclass
 
+from grading.checks.checks import first_of
 from grading.evidence.evidence import Evidence
 from grading.evidence.finding import Finding
 from grading.machine.observer import Record
@@ -219,11 +219,6 @@ def _covered(found: list[Try]) -> Finding | None:
     return None
 
 
-def _first(evidence: Evidence, found: list[Try], check: Callable[[Evidence, Try],
-                                                                 Finding | None]) -> Finding | None:
-    return next((finding for t in found if (finding := check(evidence, t))), None)
-
-
 # ---- the checks of the rungs ---------------------------------------------------------------------
 
 def patched_if_wanted(evidence: Evidence) -> Finding | None:
@@ -237,7 +232,7 @@ def patched_if_wanted(evidence: Evidence) -> Finding | None:
             "frames_traced must be called with an interrupt at each of its instructions in turn, "
             "and these calls ended too early"
         )
-    return _first(evidence, found, _patched)
+    return first_of(_patched(evidence, t) for t in found)
 
 
 def frames_kept(evidence: Evidence) -> Finding | None:
@@ -247,9 +242,9 @@ def frames_kept(evidence: Evidence) -> Finding | None:
     if not found:
         return None
     restored = (_restored(evidence, found, answer) for answer in (WANTED, REFUSED, FULL))
-    return (_first(evidence, found, _returns) or _first(evidence, found, _whole)
-            or next(filter(None, restored), None) or _first(evidence, found, _walked)
-            or _covered(found))
+    return (first_of(_returns(evidence, t) for t in found)
+            or first_of(_whole(evidence, t) for t in found) or first_of(restored)
+            or first_of(_walked(evidence, t) for t in found) or _covered(found))
 
 
 def room_given_back(evidence: Evidence) -> Finding | None:

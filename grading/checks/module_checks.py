@@ -6,11 +6,11 @@ from collections.abc import Iterator
 from errno import ERANGE, errorcode
 
 from grading.checks.align import Alignment, Executed, align, by_cpu, differ
-from grading.checks.checks import first_of, in_time, within
+from grading.checks.checks import first_difference, first_of, in_time, within, word_lines
 from grading.elf.link import PAGE
 from grading.elf.module import TRAMPOLINE, Module, stubs
 from grading.evidence.evidence import Evidence, Loaded, Visit, Window, during
-from grading.evidence.finding import Finding, side_by_side
+from grading.evidence.finding import Finding, seq_at, side_by_side
 from grading.machine.observer import Record
 from grading.stimulus import seeded
 from grading.text.trace_text import FunctionEvent, FunctionTrace
@@ -92,14 +92,10 @@ def modules_at_rest(evidence: Evidence) -> Finding | None:
 
 
 def _changed(evidence: Evidence, loaded: Loaded, text: bytes, address: int) -> Finding:
-    found, want, name = loaded.word(
-        text, address), loaded.module.word(address), evidence.kernel.name_at(address)
-    return Finding(
-        f"{_where(loaded)}: the word at {name} is wrong", site=[
-            f"{name} at {address:#x}",
-            f"was        {found:08x}  {evidence.kernel.disassemble(address, found)}",
-            f"should be  {want:08x}  {evidence.kernel.disassemble(address, want)}"
-        ])
+    name = evidence.kernel.name_at(address)
+    return Finding(f"{_where(loaded)}: the word at {name} is wrong",
+                   site=word_lines(evidence.kernel, name, address, loaded.word(text, address),
+                                   loaded.module.word(address)))
 
 
 def _where(loaded: Loaded) -> str:
@@ -122,10 +118,9 @@ def near_calls_stubs(evidence: Evidence) -> Finding | None:
                 return Finding(
                     f"{_where(loaded)}: the site of {site.function.name} must call a stub of the "
                     f"kernel",
-                    site=[
-                        f"{site.function.name} at {site.address:#x}",
-                        f"was        {word:08x}  {evidence.kernel.disassemble(site.address, word)}"
-                    ], mistake="every-module-far"
+                    site=word_lines(evidence.kernel, site.function.name, site.address, word,
+                                    word)[:2],
+                    mistake="every-module-far"
                     if target is not None and module.is_trampoline(target) else "")
     return None
 
@@ -145,10 +140,8 @@ def trampolines_lead(evidence: Evidence) -> Finding | None:
                 return Finding(
                     f"{_where(loaded)}: trampoline {number}, at {at:#x}, {leads}; it must lead to "
                     f"ftrace_stub_{number}, {stub:#x}",
-                    site=[
-                        f"{evidence.kernel.disassemble(at + 4 * n, word)}"
-                        for n, word in enumerate(words)
-                    ], mistake=_wrong_trampoline(evidence, target, stub))
+                    site=[evidence.kernel.disassemble(at + 4 * n, word)
+                          for n, word in enumerate(words)], mistake=_wrong_trampoline(evidence, target, stub))
     return _executed_trampolines(evidence)
 
 
@@ -226,13 +219,9 @@ def _executed_trampolines(evidence: Evidence) -> Finding | None:
             return Finding(
                 f"{module.name}: CPU {r.vcpu} executed another word in a trampoline than the one "
                 "that leads to its stub",
-                site=[
-                    f"trampoline {(r.addr - module.room) // TRAMPOLINE} at {r.addr:#x}",
-                    f"was        {r.word:08x}  {evidence.kernel.disassemble(r.addr, r.word)}",
-                    f"should be  {module.word(r.addr):08x}  {evidence.kernel.disassemble(r.addr)}",
-                ],
-                seq=r.seq,
-            )
+                site=word_lines(evidence.kernel,
+                                f"trampoline {(r.addr - module.room) // TRAMPOLINE}", r.addr, r.word,
+                                module.word(r.addr)), seq=r.seq)
     return None
 
 
@@ -272,23 +261,18 @@ def runs_as_expected(evidence: Evidence, name: str, window: Window, runs: list[s
         same = next((done for done in executed if [c.name for c in done] == names), None)
         if not same:
             near: list[Call] = max((done for done in executed if done[0].name == names[0]),
-                                   key=lambda done: _agree([c.name for c in done], names),
+                                   key=lambda done: first_difference([c.name for c in done], names),
                                    default=[])
             got = [c.name for c in near]
-            at = _agree(got, names)
+            at = first_difference(got, names)
             return Finding(
                 f"{name}: call {at} of '{run.command}' is not the one that follows from the seed",
                 side_by_side(got, names, at), ("executed", "expected"),
-                seq=near[min(at,
-                             len(near) - 1)].seq if near else None)
+                seq=seq_at(near, at))
         executed.remove(same)
         if want.line not in output:
             return Finding(f"{name}: '{run.command}' must print '{want.line}'")
     return None
-
-
-def _agree(got: list[str], want: list[str]) -> int:
-    return next((n for n, (a, b) in enumerate(zip(got, want)) if a != b), min(len(got), len(want)))
 
 
 def traced_as_executed(evidence: Evidence, name: str, trace: FunctionTrace | None,
@@ -306,7 +290,7 @@ def traced_as_executed(evidence: Evidence, name: str, trace: FunctionTrace | Non
     for alignment in found.values():
         if alignment.divergence:
             return _diverged(evidence, name, alignment)
-    return next((f for f in (in_time(name, a) for a in found.values()) if f), None)
+    return first_of(in_time(name, a) for a in found.values())
 
 
 def _diverged(
@@ -341,9 +325,8 @@ def three_agree(evidence: Evidence) -> Finding | None:
         executed = of_modules(evidence, visit, visit.names)
         found = (runs_as_expected(evidence, visit.name, visit, visit.runs, visit.output)
                  or traced_as_executed(evidence, visit.name, visit.trace, executed))
-        found = found or next(
-            (f for f in (registers_kept(evidence, c)
-                         for c in executed if c.word != evidence.kernel.isa.nop) if f), None)
+        found = found or first_of(registers_kept(evidence, c) for c in executed
+                                  if c.word != evidence.kernel.isa.nop)
         if found:
             return within(visit, found)
     return None if evidence.visits else Finding("no calls were made in modules")

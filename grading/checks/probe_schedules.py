@@ -7,6 +7,7 @@ the new function. The runs of handlers are in the observer's log, with the probe
 
 from __future__ import annotations
 
+from grading.checks.checks import first_of
 from grading.checks.schedule_checks import Wrong, first_wrong, was_left
 from grading.evidence.evidence import Evidence, between, during
 from grading.evidence.finding import Finding
@@ -26,16 +27,8 @@ def patches_under_schedules(evidence: Evidence) -> Finding | None:
     """All functions of a live patch change at once. Each call of calls_traced is followed by one of
     calls_second, which the same patch replaces. While the patch is being enabled, no old function
     runs after a new one; while it is being disabled, no new one after an old one."""
-    return next(
-        (
-            found
-            for played in evidence.played
-            if PATCH in played.change.comes | played.change.goes
-            for run in played.runs
-            if (found := _piecewise(evidence, run))
-        ),
-        None,
-    )
+    return first_of(_piecewise(evidence, run) for played in evidence.played
+                    if PATCH in played.change.comes | played.change.goes for run in played.runs)
 
 
 def _piecewise(evidence: Evidence, run: ScheduleRun) -> Finding | None:

@@ -8,7 +8,7 @@ import os
 import shutil
 import struct
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
 from enum import IntEnum
 from pathlib import Path
@@ -115,7 +115,7 @@ class Observer:
         self._file = os.fdopen(os.memfd_create("observer.log"), "r+b")
         self._file.truncate(HEADER + SLOT.size * config.capacity)
         self._map = mmap.mmap(self._file.fileno(), 0)
-        self._recordings = self._orderings = 0
+        self._blocks = 0  # of both kinds
         self.plugin = ",".join([
             str(plugin.build(arch)), *(f"{name}={path}" for name, path in files.items()),
             f"log=/proc/self/fd/{self.fileno()}"
@@ -141,28 +141,25 @@ class Observer:
     def starts(self) -> int:
         return self._word(STARTS)
 
-    @contextmanager
-    def recording(self) -> Iterator[None]:
+    def recording(self) -> AbstractContextManager[None]:
         """Log call sites, their callbacks and their returns inside this block."""
-        self._recordings += 1  # registers kept in an earlier recording are not compared
-        struct.pack_into("<Q", self._map, RECORDING, self._recordings)
+        return self._logging(RECORDING)
+
+    def ordering(self) -> AbstractContextManager[None]:
+        """Log the stores and memory barriers of handed-in code inside this block."""
+        return self._logging(ORDERING)
+
+    @contextmanager
+    def _logging(self, switch: int) -> Iterator[None]:
+        self._blocks += 1  # registers kept in an earlier recording are not compared
+        struct.pack_into("<Q", self._map, switch, self._blocks)
         try:
             yield
         finally:
-            struct.pack_into("<Q", self._map, RECORDING, 0)
+            struct.pack_into("<Q", self._map, switch, 0)
 
     def insns_of(self, cpus: int) -> list[int]:
         return list(struct.unpack_from(f"<{cpus}Q", self._map, INSNS))
-
-    @contextmanager
-    def ordering(self) -> Iterator[None]:
-        """Log the stores and memory barriers of handed-in code inside this block."""
-        self._orderings += 1
-        struct.pack_into("<Q", self._map, ORDERING, self._orderings)
-        try:
-            yield
-        finally:
-            struct.pack_into("<Q", self._map, ORDERING, 0)
 
     def insns(self) -> list[int]:
         """The instructions that each vCPU executed, updated every million."""

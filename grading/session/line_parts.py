@@ -8,7 +8,7 @@ import random
 from grading.elf.module import Module
 from grading.evidence.evidence import Coming, Going, Loaded, Phase, Visit
 from grading.machine.line import LineConsole
-from grading.session.line_session import LineSession
+from grading.session.line_session import LineSession, ends, traces
 from grading.session.module_session import GRAPH, GRAPHED, OTHER, REQUEST, SECOND, inside, modules
 from grading.session.probe_session import chosen
 from grading.stimulus import workload
@@ -25,16 +25,6 @@ ALL_THAT_COME = "*"
 
 def insmod(module: Module) -> str:
     return f"insmod {module.name} at={module.base:#x}"
-
-
-def traces(at: str, file: str, functions: str, tracer: str = "function") -> list[str]:
-    """The commands that start a tracer in the tracefs directory `at`; `file` is set_ftrace_filter
-    or set_ftrace_notrace."""
-    return [f"echo '{functions}' > {at}{file}", f"echo {tracer} > {at}current_tracer"]
-
-
-def ends(at: str, file: str) -> list[str]:
-    return [f"echo nop > {at}current_tracer", f"echo 1 > {at}tracing_on", f"echo > {at}{file}"]
 
 
 class ModuleLineSession(LineSession):

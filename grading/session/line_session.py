@@ -56,6 +56,17 @@ class Place:
                 self.switch("off")
 
 
+def traces(at: str, file: str, functions: str, tracer: str = "function") -> list[str]:
+    """The commands that start a tracer in the tracefs directory `at`; `file` is set_ftrace_filter
+    or set_ftrace_notrace."""
+    return [f"echo '{functions}' > {at}{file}", f"echo {tracer} > {at}current_tracer"]
+
+
+def ends(at: str, *files: str) -> list[str]:
+    return [f"echo nop > {at}current_tracer", f"echo 1 > {at}tracing_on",
+            *(f"echo > {at}{file}" for file in files)]
+
+
 class LineSession:
     """Labs 1 to 6; what other labs do with a tracer on is in line_parts.py."""
 
@@ -130,20 +141,14 @@ class LineSession:
                    for user in phase.users] or tracers
         begin, stop, end = list[str](), list[str](), list[str]()
         for at, chosen, tracer in tracers:
-            wanted = [(at + file, functions)
-                      for file, functions in zip(FILTERS, (chosen.filter, chosen.notrace))
-                      if functions]
+            wanted = {file: functions for file, functions in zip(
+                FILTERS, (chosen.filter, chosen.notrace)) if functions}
             begin += [f"mkdir {at.rstrip('/')}"] if at else []
-            begin += [
-                *(f"echo '{functions}' > {file}" for file, functions in wanted),
-                f"echo {tracer} > {at}current_tracer"
-            ]
+            begin += [f"echo '{functions}' > {at}{file}" for file, functions in wanted.items()]
+            begin.append(f"echo {tracer} > {at}current_tracer")
             begin += [f"echo 1 > {at}options/{option}" for option in OPTIONS if phase.users]
             stop.append(f"echo 0 > {at}tracing_on")
-            end += [
-                f"echo nop > {at}current_tracer", f"echo 1 > {at}tracing_on",
-                *(f"echo > {file}" for file, _ in wanted)
-            ]
+            end += ends(at, *wanted)
             end += [f"rmdir {at.rstrip('/')}"] if at else []
         phase.output = self._type(console, [*begin, f"workload {phase.seed:016x}", *stop])
         for user in phase.users:

@@ -5,8 +5,7 @@ from __future__ import annotations
 
 import random
 import re
-from collections.abc import Callable, Iterator, Sequence
-from pathlib import Path
+from collections.abc import Iterator, Sequence
 
 from grading.elf.elf import KERNEL_BASE, Kernel, Site
 from grading.elf.link import PAGE
@@ -16,7 +15,7 @@ from grading.evidence.evidence import (Coming, Complaint, Filter, Going, Held, L
 from grading.machine.hold import interleaved
 from grading.machine.machine import Run
 from grading.machine.observer import Config
-from grading.session.session import BUDGET, WORKLOAD_SECONDS, Session, made_with
+from grading.session.session import WORKLOAD_SECONDS, Session, made_with
 from grading.stimulus import seeded
 from grading.text.trace_text import parse
 from grading.truth import truth
@@ -75,15 +74,11 @@ def modules(kernel: Kernel, seed: int) -> tuple[Module, Module, Module, Module]:
 class ModuleSession(Session):
     """One boot. Modules are named by where they are: near or far."""
 
-    def __init__(self, kernel: Kernel, lab: int, smp: int, seed: int, log: Path,
-                 say: Callable[[str], None] = lambda text: None, budget: int = BUDGET) -> None:
-        super().__init__(kernel, lab, smp, seed, log, say, budget)
-        self._near, self._far, self._successor, self._other = modules(kernel, seed)
-        self._placed = self._near, self._other, self._successor, self._far
-        kernel.place(self._placed)
-
     def _config(self) -> Config:
-        return truth.config(self._kernel, self._machine, modules=self._placed)
+        placed = modules(self._kernel, self._evidence.seed)
+        self._near, self._far, self._successor, self._other = placed
+        self._kernel.place((self._near, self._other, self._successor, self._far))
+        return truth.config(self._kernel, self._machine, modules=placed)
 
     def _talk(self, machine: Run, rng: random.Random) -> None:
         e = self._evidence

@@ -4,9 +4,8 @@ kretprobes, live patches."""
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
 
 from grading.elf.elf import Kernel
 from grading.evidence.evidence import Phase
@@ -34,13 +33,8 @@ class ProbeSession(Session):
     """One boot with probes: on each instruction of a function, then on the workload, then others.
     """
 
-    def __init__(self, kernel: Kernel, lab: int, smp: int, seed: int, log: Path,
-                 say: Callable[[str],
-                               None] = lambda text: None, budget: int = 2_000_000_000) -> None:
-        super().__init__(kernel, lab, smp, seed, log, say, budget)
-        self._evidence.probed = chosen(kernel, random.Random(seed))
-
     def _config(self) -> Config:
+        self._evidence.probed = chosen(self._kernel, random.Random(self._evidence.seed))
         return probes.add(self._kernel, truth.config(self._kernel, self._machine),
                           self._evidence.probed)
 

@@ -37,6 +37,14 @@ def aside() -> Iterator[Callable[[], str]]:
             os.close(shown)
 
 
+def go_on() -> str:
+    """Run the guest until it stops. Returns what gdb says about that."""
+    with aside() as said:
+        gdb.execute("continue")
+        gdb.flush()
+        return said()
+
+
 class Console:
     """A thread reads the guest's output, and stops the guest at the prompt for which a caller
     waits."""
@@ -147,10 +155,7 @@ class Console:
                 return True
         self._runs = True
         try:
-            with aside() as said:
-                gdb.execute("continue")
-                gdb.flush()
-                told = said()
+            told = go_on()
             if not self.stopped:
                 gdb.write(told)
             elif in_firmware():
@@ -173,10 +178,7 @@ def leave_firmware() -> bool:
         gdb.Breakpoint(f"*{at:#x}", gdb.BP_HARDWARE_BREAKPOINT, internal=True)
         for at in (back, back + 4)
     ]
-    with aside() as said:
-        gdb.execute("continue")
-        gdb.flush()
-        told = said()
+    told = go_on()
     left = any(place.hit_count for place in places)
     for place in places:
         place.delete()

@@ -10,7 +10,7 @@ from fnmatch import fnmatchcase
 
 import gdb  # type: ignore[import]
 
-from qemu.debugger.guest import (MASK, Command, Value, address, as_int, constant, disassemble,
+from qemu.debugger.guest import (ISA, Command, Value, address, as_int, constant, disassemble,
                                  evaluate, name_of, place, read, symbol, symbols, word)
 
 
@@ -111,28 +111,21 @@ def told_of(target: int, offset: int) -> str:
     return f"stub {number}: {op_name(slot['op'])}"
 
 
-def signed(value: int, bits: int) -> int:
-    return value - (value >> (bits - 1) << bits)
-
-
-def call_target(ip: int, asm: str) -> int | None:
-    found = re.match(r"(?:jal|bl)\s.*?(0x[0-9a-f]+)", asm)
-    if found:
-        return int(found[1], 16) & MASK
-    if not asm.startswith("jalr") or word(ip - 4) & 0xFFF != 0x097:
-        return None
-    # As the compiler left it, on riscv64: auipc ra, high; jalr ra, low(ra).
-    return (ip - 4 + signed(word(ip - 4) & 0xFFFFF000, 32) + signed(word(ip) >> 20, 12)) & MASK
+def call_target(ip: int) -> int | None:
+    """The target of the call whose last word is at @ip. None: there is no call."""
+    before = word(ip - 4) if disassemble(ip).startswith("jalr") else 0
+    jump = ISA.any_jump(ip, before, word(ip))
+    return jump[0] if jump and jump[1] else None
 
 
 def describe(site: SiteRecord) -> tuple[str, bool]:
     """The site's present word as text, with what it calls; is it a call?"""
-    asm = disassemble(site.ip)
-    target = call_target(site.ip, asm)
+    target = call_target(site.ip)
     told = f"  -> {told_of(target, int(site.record['offset']))}" if target is not None else ""
     disabled = int(site.record["flags"]) & 1
     marks = "  (disabled: its word was not as its record says)" if disabled else ""
-    return f"{word(site.ip):08x}  {asm.split(' <')[0]}{told}{marks}", target is not None
+    asm = disassemble(site.ip).split(" <")[0]
+    return f"{word(site.ip):08x}  {asm}{told}{marks}", target is not None
 
 
 class Callsites(Command):
