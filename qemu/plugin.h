@@ -87,8 +87,6 @@ void qemu_plugin_register_vcpu_tb_exec_cond_cb(struct qemu_plugin_tb *, exec_cb,
 					       enum cond, plugin_u64, uint64_t, void *);
 void qemu_plugin_register_vcpu_insn_exec_cb(struct qemu_plugin_insn *, exec_cb, enum cb_flags,
 					    void *);
-void qemu_plugin_register_vcpu_insn_exec_cond_cb(struct qemu_plugin_insn *, exec_cb, enum cb_flags,
-						 enum cond, plugin_u64, uint64_t, void *);
 void qemu_plugin_register_vcpu_mem_cb(struct qemu_plugin_insn *, mem_cb, enum cb_flags, enum mem_rw,
 				      void *);
 
