@@ -26,6 +26,7 @@ from kern.ftrace.tools.walls import NoWalls
 
 GRADESCOPE, MOODLE, CANVAS = "Gradescope's export", "Moodle's download", "Canvas's download"
 OF_MOODLE = re.compile(r"(?P<name>.+?)_(?P<id>\d+)_assignsubmission_file_?(?P<file>.*)", re.S)
+# The second number is the file's. The download has the newest of a student's submissions.
 OF_CANVAS = re.compile(r"(?P<name>[^_]+)(?P<late>_LATE)?_(?P<id>\d+)_(?P<number>\d+)_(?P<file>.+)",
                        re.S)
 
@@ -64,10 +65,10 @@ def _found(folder: Path, entries: list[Path]) -> Class:
         return _gradescope(entries, metadata)
     # a name that a student chose may look like that
     if 2 * sum(bool(OF_CANVAS.fullmatch(path.name)) for path in entries) > len(entries):
-        return _canvas(entries)
+        return _of_platform(CANVAS, entries, OF_CANVAS)
     # after Canvas's: a file there may have such a name
     if any(OF_MOODLE.fullmatch(path.name) for path in entries):
-        return _moodle(entries)
+        return _of_platform(MOODLE, entries, OF_MOODLE)
     handed_in = [
         path for path in entries if path.is_dir() and not path.is_symlink() or archive(path)
     ]
@@ -145,15 +146,6 @@ def _gradescope(entries: list[Path], metadata: Path) -> Class:
                   [(people.get(path.name) or path.name, ids.get(path.name, ""), path, None)
                    for path in handed_in],
                   [path for path in entries if path not in (*handed_in, metadata)], times)
-
-
-def _moodle(entries: list[Path]) -> Class:
-    return _of_platform(MOODLE, entries, OF_MOODLE)
-
-
-def _canvas(entries: list[Path]) -> Class:
-    """The second number is the file's. The download has the newest of a student's submissions."""
-    return _of_platform(CANVAS, entries, OF_CANVAS)
 
 
 def _of_platform(layout: str, entries: list[Path], form: re.Pattern[str]) -> Class:

@@ -47,21 +47,17 @@ def gradescope(out: Path, lab: int, seed: str = "") -> None:
 WORKFLOW = ".github/workflows/classroom.yml"
 
 
-class NoWorkflow(Exception):
-    """It cannot be written there; the message says why."""
-
-
 def check(out: Path, lab: int) -> None:
-    """Raises NoWorkflow if `out` is no tree of make handout's with this lab, or has another
+    """Raises NoWalls if `out` is no tree of make handout's with this lab, or has another
     workflow. One repository is one assignment of GitHub Classroom."""
     if not (out / "labs/staff").is_dir() or not any(out.glob(f"labs/{lab}-*/rubric.toml")):
-        raise NoWorkflow(
+        raise NoWalls(
             f"OUT={out} is no tree with lab {lab} that make handout wrote: type  make handout "
             f"OUT=.. LABS=0-{lab}"
         )
     before = (out / WORKFLOW).read_text() if (out / WORKFLOW).exists() else ""
     if before and before.partition("\n")[0] != template("classroom.yml", lab).partition("\n")[0]:
-        raise NoWorkflow(
+        raise NoWalls(
             f"{out / WORKFLOW} is another lab's: write a tree of its own for lab {lab}, with make "
             f"handout"
         )
@@ -100,11 +96,9 @@ def main() -> int:
             f"hand it out."
         )
         return 0
-    except NoWorkflow as why:
-        print(f"classroom: {why}", file=sys.stderr)
     except NoWalls as why:
         options.out.unlink() if is_new else None
-        print(f"gradescope: {why}", file=sys.stderr)
+        print(f"{'classroom' if options.classroom else 'gradescope'}: {why}", file=sys.stderr)
     except OSError as why:
         options.out.unlink() if is_new and options.out.exists() else None
         print(f"OUT={options.out} cannot be written: {why.strerror}", file=sys.stderr)

@@ -32,6 +32,7 @@ from pathlib import Path
 
 from grading.checks import rubric
 from grading.classroom import one
+from grading.classroom.tree import resolved
 from grading.machine.machine import ended_by_signals
 from grading.selftest import edits, mutants, wrong
 from grading.selftest.mutations import Mutant
@@ -55,18 +56,11 @@ class Made:
     mutant: Mutant | None = None
 
 
-def unifdef(text: bytes, start: int = 0) -> bytes:
-    done = subprocess.run(["unifdef", f"-DLAB_START={start}"], input=text, capture_output=True,
-                          check=False)
-    assert done.returncode < 2, done.stderr  # 1: something was resolved
-    return done.stdout
-
-
 def solution(lab: int, start: int = 0) -> Files:
     """The files of the lab, as the solution has them, or its start."""
     names = dict.fromkeys(
         name.replace("<arch>", arch) for name in rubric.lab(lab).files for arch in ARCHES)
-    return {name: unifdef((ROOT / name).read_bytes(), start) for name in names}
+    return {name: resolved((ROOT / name).read_bytes(), start) for name in names}
 
 
 def edited(one: wrong.Wrong) -> Files:
@@ -125,7 +119,7 @@ def filling(lab: int, count: int) -> list[Made]:
         if n % 2 and n // 2 < len(of):
             one = of[n // 2]
             found.append(
-                Made(f"mutant-{n:03}", {**right, one.file: unifdef(one.text.encode())},
+                Made(f"mutant-{n:03}", {**right, one.file: resolved(one.text.encode())},
                      ["graded", "build failure", "flaky", "over a limit"], "any", mutant=one))
         else:
             found.append(
