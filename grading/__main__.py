@@ -1,7 +1,5 @@
 """`make grade` and `make submit`: boot the kernels, send them a seed, and judge what they did."""
 
-from __future__ import annotations
-
 import argparse
 import fcntl
 import fnmatch
@@ -64,11 +62,9 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--smp", nargs="+", help="the number of CPUs of each boot: 1, 4")
     parser.add_argument("--rung", help="grade only this rung, by its number or name")
     parser.add_argument("--schedule", default="", help="play only this schedule")
-    parser.add_argument(
-        "--again", action="store_true", help=
-        "of the schedules, play only those that the seed chooses: another seed's grade of this "
-        "kernel has played the others"
-    )
+    parser.add_argument("--again", action="store_true", help="of the schedules, play only those "
+                        "that the seed chooses: another seed's grade of this kernel has played the "
+                        "others")
     parser.add_argument(
         "--staff", action="append", default=[],
         help="the staff's objects are linked for this half of the lab, which gets no points: 4.2")
@@ -90,11 +86,8 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--submit", action="store_true", help="write the lab's files into one tar")
     parser.add_argument("--kernels", type=Path, default=ROOT / "build",
                         help="the folder that has ARCH/callsite.elf")
-    parser.add_argument(
-        "--variant", default="",
-        help="the kernels are those in ARCH/VARIANT/ of that folder, and what they share is in "
-             "ARCH/"
-    )
+    parser.add_argument("--variant", default="", help="the kernels are those in ARCH/VARIANT/ of "
+                        "that folder, and what they share is in ARCH/")
     parser.add_argument(
         "--make", metavar="COMMAND", help=
         "the command that builds the kernels; it is run when nothing else speaks against a grade")
@@ -126,12 +119,10 @@ def wanted_boots(options: argparse.Namespace, rung: rubric.Rung | None) -> list[
     boot of the schedules."""
     if options.schedule:
         return [SCHEDULES]
-    rungs = [rung] if rung else [
-        rung for half in rubric.lab(options.lab).judged(options.staff) for rung in half.rungs
-    ]
-    return options.smp or [
-        boot for boot in rubric.boots(options.lab) if any(rung.judges(boot) for rung in rungs)
-    ]
+    rungs = [rung] if rung else [rung for half in rubric.lab(options.lab).judged(options.staff)
+                                 for rung in half.rungs]
+    return options.smp or [boot for boot in rubric.boots(options.lab)
+                           if any(rung.judges(boot) for rung in rungs)]
 
 
 @functools.cache
@@ -157,10 +148,8 @@ def grade(arch: str, options: argparse.Namespace, rung: rubric.Rung | None,
     if options.machine:
         place = Place(options.machine, UBoot(options.uboot_prompt, tuple(options.uboot)),
                       options.power)
-        evidence = [
-            rubric.boot_on_line(kernel, options.lab, options.seed, options.out / "grade", place,
-                                say)
-        ]
+        evidence = [rubric.boot_on_line(kernel, options.lab, options.seed, options.out / "grade",
+                                        place, say)]
         return ArchResult([e.summary() for e in evidence],
                           report.findings_of(options.lab, evidence, options.staff), {})
     evidence = [rubric.boot(kernel, options.lab, smp, options.seed, options.out / "grade",
@@ -172,9 +161,8 @@ def grade(arch: str, options: argparse.Namespace, rung: rubric.Rung | None,
     findings = report.findings_of(options.lab, evidence, options.staff)
     moments = {}
     if options.gdb:
-        moments = {(n, e.boot): replay.moment(e, found)
-                   for n, by_boot in enumerate(findings) for e in evidence
-                   if (found := by_boot.get(e.boot)) and not found.need}
+        moments = {(n, e.boot): replay.moment(e, found) for n, by_boot in enumerate(findings)
+                   for e in evidence if (found := by_boot.get(e.boot)) and not found.need}
     return ArchResult([e.summary() for e in evidence], findings, moments)
 
 
@@ -212,10 +200,8 @@ def under_gdb(grades: list[report.Grade], outcomes: dict[str, ArchResult], rung:
     """Start gdb for the lowest lost rung: the rung that was asked for, or one that it needs."""
     found = progress.next_rung(grades)
     if not found:
-        console.print(
-            f"{rung.name if rung else 'Every rung'} is reached: there is no moment at which to "
-            f"stop."
-        )
+        console.print(f"{rung.name if rung else 'Every rung'} is reached: there is no moment at "
+                      "which to stop.")
         return 0
     graded, result = found
     number = report.number_of(graded.lab, result.rung) - 1
@@ -236,10 +222,8 @@ def lock(options: argparse.Namespace) -> None:
     try:
         fcntl.flock(options.lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
-        raise Refused(
-            f"another grade writes its results into {os.path.relpath(options.out)}/; wait until it "
-            f"has ended"
-        ) from None
+        raise Refused(f"another grade writes its results into {os.path.relpath(options.out)}/; "
+                      "wait until it has ended") from None
 
 
 def make(command: str) -> None:
@@ -305,10 +289,8 @@ def refuse(options: argparse.Namespace) -> rubric.Rung | None:
         raise Refused("SCHEDULE= with GDB=1 needs ARCH=riscv64 or ARCH=arm64")
     if options.machine and (len(options.arch) > 1 or options.gdb or options.schedule or options.smp
                             or options.submit):
-        raise Refused(
-            "MACHINE= needs ARCH=riscv64 or ARCH=arm64; SMP=, SCHEDULE=, GDB=1 and make submit "
-            "need QEMU"
-        )
+        raise Refused("MACHINE= needs ARCH=riscv64 or ARCH=arm64; SMP=, SCHEDULE=, GDB=1 and make "
+                      "submit need QEMU")
     if options.machine and not any(rung.console for rung in rubric.lab(options.lab).rungs):
         raise Refused(f"MACHINE=: no rung of lab {options.lab} can be judged by the console alone")
     if options.machine:
@@ -329,10 +311,8 @@ def refuse(options: argparse.Namespace) -> rubric.Rung | None:
     for arch in options.arch if not options.machine else []:
         plugin.build(arch)
     with blamed():
-        wrong = [
-            why for arch in options.arch if (why := broken(kernel_in(options.kernels, arch))
-                                             or unlike(kernel_in(options.kernels, arch)))
-        ]
+        wrong = [why for arch in options.arch if (why := broken(kernel_in(options.kernels, arch))
+                                                  or unlike(kernel_in(options.kernels, arch)))]
     if wrong:
         raise Refused(f"{Verdict.BUILD.value}: {wrong[0]}")
     return rung
@@ -366,10 +346,9 @@ def run(options: argparse.Namespace) -> int:
                                          options.schedule, options.out / "grade", console)
     outcomes = side_by_side.run(lambda arch, say: grade(arch, options, rung, say), options.arch,
                                 console)
-    grades = [
-        report.grade_of(a, options.lab, options.seed, outcomes[a].evidence, outcomes[a].findings,
-                        options.staff) for a in options.arch if a in outcomes
-    ]
+    grades = [report.grade_of(a, options.lab, options.seed, outcomes[a].evidence,
+                              outcomes[a].findings, options.staff) for a in options.arch
+              if a in outcomes]
     if said := graded_halves(options.lab, options.staff):
         console.print(said, highlight=False, soft_wrap=True)
     for graded in grades:
@@ -381,9 +360,8 @@ def run(options: argparse.Namespace) -> int:
         console.print(f"{HARNESS_FAILED}.")
         return EXIT_HARNESS
     try:
-        status = verdict(
-            grades, options, not rung and not options.smp and not options.schedule
-            and not options.machine, console)
+        status = verdict(grades, options, not rung and not options.smp and not options.schedule
+                         and not options.machine, console)
     except Refused as missing:
         console.print(f"Nothing was written: {missing}.", highlight=False)
         return EXIT_FAIL

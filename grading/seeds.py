@@ -10,8 +10,6 @@ folder, its exit status to .status, and the processor time that it took, in seco
 grades are forked from this process, so the program and the kernel are read once.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import sys
@@ -35,10 +33,8 @@ def grade(arch: str, at: Path, seed: str, words: list[str]) -> int:
 def scheduled(at: Path) -> bool:
     """Has this grade played schedules, and were they right?"""
     with suppress(OSError, ValueError):
-        boots = [
-            rung["boots"] for grade in json.loads((at / "grade.json").read_text())["grades"]
-            for rung in grade["rungs"]
-        ]
+        boots = [rung["boots"] for grade in json.loads((at / "grade.json").read_text())["grades"]
+                 for rung in grade["rungs"]]
         return [why for found in boots for boot, why in found.items()
                 if boot == str(SCHEDULES)] == [None]
     return False
@@ -52,11 +48,8 @@ def main() -> int:
         at = Path(out, f"attempt-{n}-{arch}")
         child = os.fork()
         if not child:
-            sys.exit(
-                grade(arch, at, seed, [
-                    *words,
-                    *(["--again"] if n > 1 and scheduled(Path(out, f"attempt-1-{arch}")) else [])
-                ]))
+            again = n > 1 and scheduled(Path(out, f"attempt-1-{arch}"))
+            sys.exit(grade(arch, at, seed, [*words, *(["--again"] if again else [])]))
         _, status, used = os.wait4(child, 0)
         code = os.waitstatus_to_exitcode(status)
         at.with_suffix(".status").write_text(f"{code if code >= 0 else 128 - code}\n")

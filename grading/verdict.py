@@ -1,7 +1,5 @@
 """The verdicts of a run, and the one place where an exception gets its verdict."""
 
-from __future__ import annotations
-
 import signal
 import subprocess
 import traceback
@@ -53,12 +51,9 @@ def blamed() -> Iterator[None]:
                       disk.why(error) or f"{type(error).__name__}: {error}") from error
     except Exception as error:  # pylint: disable=broad-except
         at = traceback.extract_tb(error.__traceback__)[-1]
-        raise Stopped(
-            Verdict.FAIL,
-            "the harness cannot judge this kernel or what it did, which never happens with a right "
-            "kernel: "
-            f"{type(error).__name__}: {error} ({Path(at.filename).name}, line {at.lineno})"
-        ) from error
+        raise Stopped(Verdict.FAIL, "the harness cannot judge this kernel or what it did, "
+                      f"which never happens with a right kernel: {type(error).__name__}: {error} "
+                      f"({Path(at.filename).name}, line {at.lineno})") from error
 
 
 @contextmanager
@@ -67,11 +62,8 @@ def limited(seconds: float) -> Iterator[None]:
     fail and not a harness error: a right kernel needs a small part of it, and a slow grade must not
     hide a bad score."""
     def end(_: int, __: FrameType | None) -> None:
-        raise Stopped(
-            Verdict.FAIL,
-            "judging this boot takes too much processor time: many times what a right kernel's "
-            "boot needs"
-        )
+        raise Stopped(Verdict.FAIL, "judging this boot takes too much processor time: many times "
+                      "what a right kernel's boot needs")
 
     before = signal.signal(signal.SIGPROF, end)
     signal.setitimer(signal.ITIMER_PROF, max(seconds, 1e-6))

@@ -5,8 +5,6 @@ run's own, so any number of people can debug on one host. gdb's commands for
 the kernel are in debugger/.
 """
 
-from __future__ import annotations
-
 import argparse
 import os
 import shutil
@@ -29,14 +27,10 @@ MISSING = f"{GDB} is not installed: sudo apt-get install {GDB} (or make setup)"
 def qemu_command(machine: Machine, scratch: Path) -> list[str]:
     disk = scratch / "disk"
     disk.mkdir()
-    serial = [
-        "-chardev", f"socket,id=console,path={scratch}/console,server=on,wait=off", "-serial",
-        "chardev:console"
-    ]
-    stub = [
-        "-chardev", f"socket,id=gdb,path={scratch}/gdb,server=on,wait=off", "-gdb", "chardev:gdb",
-        "-S"
-    ]
+    serial = ["-chardev", f"socket,id=console,path={scratch}/console,server=on,wait=off", "-serial",
+              "chardev:console"]
+    stub = ["-chardev", f"socket,id=gdb,path={scratch}/gdb,server=on,wait=off", "-gdb",
+            "chardev:gdb", "-S"]
     return machine.command(serial, disk) + stub
 
 

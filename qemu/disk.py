@@ -8,8 +8,6 @@ Such an error is the host's, never a student's. So a program that meets it print
 no traceback, and a grade ends as a harness error.
 """
 
-from __future__ import annotations
-
 import errno
 import os
 import shutil
@@ -32,11 +30,9 @@ def temporary() -> Path:
 
 
 def sentence(where: str | Path, number: int) -> str:
-    return (
-        f"{where} cannot be "
-        f"{'used' if number in (errno.EACCES, errno.EPERM, errno.EIO) else 'written'}: "
-        f"{os.strerror(number)}"
-    )
+    return (f"{where} cannot "
+            f"be {'used' if number in (errno.EACCES, errno.EPERM, errno.EIO) else 'written'}: "
+            f"{os.strerror(number)}")
 
 
 def why(error: BaseException, folder: str | Path = "") -> str:

@@ -84,8 +84,7 @@ def main() -> int:
         advice = "" if good else f"sudo apt-get install {package}"
         print(f"{tool:14} {shown:10} {'.'.join(map(str, wanted)):10} {advice}")
     ill += sum(not qemu(arch) for arch in ARCHES)
-    missing = [p for p in sys.argv[1:] if not installed(p)]
-    if missing:
+    if missing := [p for p in sys.argv[1:] if not installed(p)]:
         print("packages not installed: " + " ".join(missing) + "\n  make setup")
     return 1 if ill or missing else 0
 

@@ -7,8 +7,6 @@ fetches them with lists made for this, and checks Debian's signature on them. Th
 libraries that they need are those of Debian 12's QEMU, which is installed too.
 """
 
-from __future__ import annotations
-
 import os
 import platform
 import re
@@ -136,10 +134,8 @@ def main() -> int:
     except Unfit as why:
         wrong = [str(why)]
     if wrong:
-        print(
-            f"{needed} It could not be fetched: {'; '.join(wrong)}. All but make grade works; to "
-            f"try again, type make setup."
-        )
+        print(f"{needed} It could not be fetched: {'; '.join(wrong)}. All but make grade works; to "
+              "try again, type make setup.")
     return 1 if wrong else 0
 
 

@@ -4,8 +4,6 @@ QEMU_DIR names the folder that holds it. Without QEMU_DIR it is the newest of
 the one that `make setup` unpacked in build/ (download.py) and the installed one.
 """
 
-from __future__ import annotations
-
 import os
 import re
 import shutil
@@ -72,15 +70,11 @@ def candidates(arch: str) -> list[Path]:
     name = ISAS[arch].emulator
     if chosen := os.environ.get("QEMU_DIR"):
         folder = Path(chosen).resolve()
-        return [
-            file for file in (folder / name, folder / "bin" / name, folder / "usr/bin" / name)
-            if file.exists()
-        ][:1]
+        return [file for file in (folder / name, folder / "bin" / name, folder / "usr/bin" / name)
+                if file.exists()][:1]
     installed = shutil.which(name)
-    return [
-        file for file in (UNPACKED / "usr/bin" / name, Path(installed) if installed else None)
-        if file and file.exists()
-    ]
+    return [file for file in (UNPACKED / "usr/bin" / name, Path(installed) if installed else None)
+            if file and file.exists()]
 
 
 def find(arch: str) -> Emulator:
@@ -104,8 +98,6 @@ def for_a_grade(arch: str) -> Emulator:
     if emulator.version < GRADES:
         advice = "leave QEMU_DIR out" if os.environ.get(
             "QEMU_DIR") else "type make setup, or set QEMU_DIR to the folder of another"
-        raise Unfit(
-            f"a grade needs QEMU {'.'.join(map(str, GRADES))} or newer for {arch}, and this is "
-            f"{emulator}: {advice}"
-        )
+        raise Unfit(f"a grade needs QEMU {'.'.join(map(str, GRADES))} or newer for {arch}, and "
+                    f"this is {emulator}: {advice}")
     return emulator

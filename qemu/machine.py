@@ -4,8 +4,6 @@ Everything that starts QEMU uses this one description: `make run`, `make grade`,
 the tests. It only builds the command line and does not start QEMU.
 """
 
-from __future__ import annotations
-
 import os
 import re
 import shlex
@@ -93,11 +91,8 @@ class Machine:
 
     def _boot(self, scratch: Path) -> list[str]:
         if self.uboot and self.board in BOARD_UBOOT:
-            return [
-                "-kernel",
-                str(BOARD_UBOOT[self.board]), "-drive",
-                f"if=sd,format=raw,snapshot=on,file={self.card}"
-            ]
+            return ["-kernel", str(BOARD_UBOOT[self.board]), "-drive",
+                    f"if=sd,format=raw,snapshot=on,file={self.card}"]
         if self.uboot:
             return [self.isa.uboot_option, self.isa.uboot, *self._boot_device(scratch)]
         boot = ["-kernel", str(self.image_path())]
@@ -107,17 +102,13 @@ class Machine:
 
     def _boot_device(self, scratch: Path) -> list[str]:
         if self.card and self.card.is_dir():
-            return [
-                "-netdev", f"user,id=tftp,tftp={self.card}", "-device",
-                "virtio-net-device,netdev=tftp"
-            ]
+            return ["-netdev", f"user,id=tftp,tftp={self.card}", "-device",
+                    "virtio-net-device,netdev=tftp"]
         if not self.card:
             make_boot_disk(self, scratch)
-        return [
-            "-drive",
-            f"if=none,id=boot,format=raw,readonly=on,file={self.card or f'fat:{scratch}'}",
-            "-device", "virtio-blk-device,drive=boot"
-        ]
+        return ["-drive",
+                f"if=none,id=boot,format=raw,readonly=on,file={self.card or f'fat:{scratch}'}",
+                "-device", "virtio-blk-device,drive=boot"]
 
     def ram(self) -> range:
         """The physical addresses of RAM."""
@@ -136,17 +127,14 @@ class Machine:
         size = f"{len(self.ram()) // MIB}M"
         if self.board in PI:  # its console is the second serial line
             serial = ["-serial", "null", *serial]
-        line = [
-            *(self.emulator or find(self.arch)).command(), *self._machine(), "-smp",
-            str(self.smp), "-m", size, "-nodefaults", "-nic", "none", "-display", "none",
-            "-monitor", "none", "-no-reboot", *serial, *self._boot(scratch)
-        ]
+        line = [*(self.emulator or find(self.arch)).command(), *self._machine(), "-smp",
+                str(self.smp), "-m", size, "-nodefaults", "-nic", "none", "-display", "none",
+                "-monitor", "none", "-no-reboot", *serial, *self._boot(scratch)]
         if memory is not None:
             line += [
                 "-object",
                 f"memory-backend-file,id=ram,mem-path=/proc/self/fd/{memory},share=on,size={size}",
-                "-M", "memory-backend=ram"
-            ]
+                "-M", "memory-backend=ram"]
         if self.icount:
             line += ["-icount", "shift=0"]  # sleep=off starves the console while the guest idles
         if self.plugin:

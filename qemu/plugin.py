@@ -1,7 +1,5 @@
 """Builds the observer for the QEMU that will load it."""
 
-from __future__ import annotations
-
 import hashlib
 import re
 import subprocess
@@ -23,18 +21,14 @@ FUTURE = ("int qemu_plugin_version = 0x7fffffff; int qemu_plugin_install(void); 
 def compile_c(source: Path, plugin: Path, *flags: str) -> None:
     """Raises Unfit if there is no compiler, or no room for what it writes."""
     try:
-        done = subprocess.run(["gcc", *FLAGS, *flags, "-o",
-                               str(plugin), str(source)], capture_output=True, text=True,
-                              check=False)
+        done = subprocess.run(["gcc", *FLAGS, *flags, "-o", str(plugin), str(source)],
+                              capture_output=True, text=True, check=False)
     except OSError as error:
-        raise Unfit(
-            f"the observer cannot be compiled, for there is no gcc ({error.strerror}): type make "
-            f"setup"
-        ) from error
+        raise Unfit(f"the observer cannot be compiled, for there is no gcc ({error.strerror}): "
+                    "type make setup") from error
     if done.returncode:
-        raise Unfit(
-            disk.told(done.stderr, ROOT / "build")
-            or f"the observer does not compile:\n{done.stderr}")
+        raise Unfit(disk.told(done.stderr, ROOT / "build")
+                    or f"the observer does not compile:\n{done.stderr}")
 
 
 def interface(emulator: Emulator, scratch: Path) -> int:
@@ -42,17 +36,14 @@ def interface(emulator: Emulator, scratch: Path) -> int:
     source, plugin = scratch / "future.c", scratch / "future.so"
     disk.write_whole(source, FUTURE)
     compile_c(source, plugin)
-    done = subprocess.run([
-        *emulator.command(), "-M", "none", "-nodefaults", "-display", "none", "-plugin",
-        str(plugin)
-    ], stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=600, check=False)
+    done = subprocess.run([*emulator.command(), "-M", "none", "-nodefaults", "-display", "none",
+                           "-plugin", str(plugin)], stdin=subprocess.DEVNULL, capture_output=True,
+                          text=True, timeout=600, check=False)
     found = re.search(r"supports only up to version (\d+)", done.stderr)
     if not found:
         said = done.stderr.strip().partition("\n")[0]
-        raise Unfit(
-            f"{emulator} loads no plugins, which a grade needs: "
-            f"{said or f'exit status {done.returncode}'}"
-        )
+        raise Unfit(f"{emulator} loads no plugins, which a grade needs: "
+                    f"{said or f'exit status {done.returncode}'}")
     if int(found[1]) < OLDEST:
         raise Unfit(f"{emulator} has plugin interface {found[1]}; a grade needs {OLDEST} or newer")
     return int(found[1])
@@ -62,8 +53,7 @@ def build(arch: str) -> Path:
     """Build the observer for the QEMU of a grade, if it is not there. Its file name has a digest of
     its sources. Raises Unfit if it cannot be built."""
     emulator = for_a_grade(arch)
-    made_of = "\n".join([emulator.version_line, *FLAGS,
-                         SOURCE.read_text(),
+    made_of = "\n".join([emulator.version_line, *FLAGS, SOURCE.read_text(),
                          HEADER.read_text()]).encode()
     version, made = ".".join(map(str, emulator.version)), hashlib.sha256(made_of).hexdigest()[:16]
     plugin = ROOT / f"build/qemu/observer-{version}-{made}.so"

@@ -1,8 +1,6 @@
 """Finds out why a machine ended, from QEMU's control socket: the exit status is the same for a
 power-off and a reset."""
 
-from __future__ import annotations
-
 import json
 import socket
 from contextlib import suppress
@@ -28,9 +26,8 @@ class Reason:
 
     def monitor(self, line: str) -> None:
         """Send a command to QEMU's monitor."""
-        self._ours.sendall(
-            json.dumps({"execute": "human-monitor-command", "arguments": {"command-line": line}
-                        }).encode() + b"\n")
+        self._ours.sendall(json.dumps({"execute": "human-monitor-command",
+                                       "arguments": {"command-line": line}}).encode() + b"\n")
 
     def reset(self) -> None:
         """Reset the machine, running or stopped; return when it has been reset."""

@@ -4,8 +4,6 @@ QEMU's exit status is not enough to tell a power-off from a panic (a reset with
 -no-reboot also gives 0), so the reason is read from its control socket.
 """
 
-from __future__ import annotations
-
 import argparse
 import os
 import select
@@ -144,10 +142,8 @@ def main() -> int:
         with tempfile.TemporaryDirectory() as disk:
             print(shlex.join(machine.command(["-serial", "stdio"], Path(disk))))
         return 0
-    print(
-        f"{machine.arch}, {machine.smp} CPU{'s' if machine.smp > 1 else ''}: Ctrl-C goes to the "
-        f"kernel, "
-        "Ctrl-A X ends QEMU, `poweroff` ends both.", flush=True)
+    print(f"{machine.arch}, {machine.smp} CPU{'s' if machine.smp > 1 else ''}: Ctrl-C goes to the "
+          "kernel, Ctrl-A X ends QEMU, `poweroff` ends both.", flush=True)
     return run(machine)
 
 

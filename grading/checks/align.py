@@ -7,8 +7,6 @@ calls are printed, until its own context executes another call. Where an event
 can belong to two calls, both are tried.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Generic, NamedTuple, TypeVar
@@ -120,9 +118,8 @@ class _Search(Generic[AnyExecuted, AnyEvent]):
         """The states that may follow, the most likely last."""
         at, executed = state.at, self.executed
         # Otherwise a context would continue while one of its events is not printed yet.
-        free = at < len(executed) and all(
-            executed[i].done > executed[at].seq for i in state.pending
-        )
+        free = at < len(executed) and all(executed[i].done > executed[at].seq
+                                          for i in state.pending)
         if free and at < self.first and not state.number:  # it was executed before tracing was on
             yield _State(at + 1, 0, state.pending), None
         if free and at + 1 < len(executed) and executed[at + 1].seq < executed[at].done:
@@ -138,10 +135,8 @@ class _Search(Generic[AnyExecuted, AnyEvent]):
         keep = state.pairs - (matched is not None)
         if keep < len(self.pairs):
             del self.pairs[keep:]
-            self._thread_of = {
-                who: known
-                for who, known in self._thread_of.items() if known[1] < keep
-            }
+            self._thread_of = {who: known for who, known in self._thread_of.items()
+                               if known[1] < keep}
         if matched is not None:
             ran, event = self.executed[matched], self.printed[state.number - 1]
             self._thread_of.setdefault(event.task, (ran.call.thread, keep))
@@ -204,12 +199,10 @@ def _likeliest(executed: Sequence[AnyExecuted], printed: Sequence[AnyEvent],
     return max(range(min(last + 1, len(executed))), key=score, default=0)
 
 
-def align(
-    executed: Mapping[int, Sequence[AnyExecuted]], printed: Sequence[AnyEvent],
-    differ: Callable[[AnyExecuted, AnyEvent],
-                     str], whole: bool = True, needed: Callable[[AnyExecuted],
-                                                                bool] = lambda ran: True
-) -> dict[int, Alignment[AnyExecuted, AnyEvent]]:
+def align(executed: Mapping[int, Sequence[AnyExecuted]], printed: Sequence[AnyEvent],
+          differ: Callable[[AnyExecuted, AnyEvent], str], whole: bool = True,
+          needed: Callable[[AnyExecuted],
+                           bool] = lambda ran: True) -> dict[int, Alignment[AnyExecuted, AnyEvent]]:
     """Align each CPU's calls and events. `differ` says why an event does not belong to a call, or
     returns "".
 

@@ -5,8 +5,6 @@ trusts the console: the printed trace is one of three things that must agree
 (expected from the seed, executed, printed).
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Sequence
 from itertools import pairwise
 
@@ -56,9 +54,8 @@ def word_lines(kernel: Kernel, what: str, at: int, found: int, want: int) -> lis
 
 def at_site(evidence: Evidence, call: Call, why: str, called: bool) -> Finding:
     """A finding about one call's site. `called`: the site should have called the tracer."""
-    return Finding(
-        why, site=site_lines(evidence.kernel, call.site, call.word, called), seq=call.seq
-    )
+    return Finding(why, site=site_lines(evidence.kernel, call.site, call.word, called),
+                   seq=call.seq)
 
 
 def traced(evidence: Evidence, call: Call) -> bool:
@@ -131,19 +128,16 @@ def right_result(evidence: Evidence) -> Finding | None:
     """The program prints the right result, traced or not: arguments and return values were passed
     on."""
     phases = [*evidence.phases, *([evidence.overwritten] if evidence.overwritten else [])]
-    return first_of(
-        within(phase, result_printed(phase.name, evidence.expected(phase), phase.output))
-        for phase in phases)
+    return first_of(within(phase, result_printed(phase.name, evidence.expected(phase),
+                                                 phase.output)) for phase in phases)
 
 
 def result_printed(where: str, run: ExpectedRun, output: str) -> Finding | None:
     if run.line in output:
         return None
     said = output.strip().splitlines()
-    return Finding(
-        f"{where}: the workload's result is wrong. It must print '{run.line}', and printed "
-        f"'{said[-1] if said else ''}'"
-    )
+    return Finding(f"{where}: the workload's result is wrong. It must print '{run.line}', and "
+                   f"printed '{said[-1] if said else ''}'")
 
 
 def right_arguments(evidence: Evidence) -> Finding | None:
@@ -159,10 +153,9 @@ def wrong_argument(evidence: Evidence, phase: Phase) -> Finding | None:
         wrong = _first_wrong(want, call) if name not in astray else None
         if wrong is not None:
             register = PASSED.get(want.function, (1,))[wrong]
-            return Finding(
-                f"{phase.name}, {name}: {call.name} received {call.arguments[register]:#x} as "
-                f"{argument(evidence.isa, register)}, and must receive {want.received[wrong]:#x}",
-                seq=call.seq)
+            return Finding(f"{phase.name}, {name}: {call.name} received "
+                           f"{call.arguments[register]:#x} as {argument(evidence.isa, register)}, "
+                           f"and must receive {want.received[wrong]:#x}", seq=call.seq)
     return None
 
 
@@ -181,9 +174,8 @@ def argument(isa: Isa, number: int) -> str:
 
 
 def first_difference(first: Sequence[object], second: Sequence[object]) -> int:
-    return next(
-        (i for i, (x, y) in enumerate(zip(first, second)) if x != y), min(len(first), len(second))
-    )
+    return next((i for i, (x, y) in enumerate(zip(first, second)) if x != y),
+                min(len(first), len(second)))
 
 
 # ---- expected = executed = printed -------------------------------------------
@@ -225,26 +217,20 @@ def printed_as_executed(evidence: Evidence, phase: Phase) -> Finding | None:
     if trace is None or trace.in_buffer < 0:
         return Finding(f"{phase.name}: no trace was printed")
     if trace.in_buffer != len(trace.events):
-        return Finding(
-            f"{phase.name}: the header of the trace counts {trace.in_buffer} entries, and "
-            f"{len(trace.events)} are printed"
-        )
+        return Finding(f"{phase.name}: the header of the trace counts {trace.in_buffer} entries, "
+                       f"and {len(trace.events)} are printed")
     if trace.overrun:
         return Finding(
             f"{phase.name}: {trace.overrun} events were lost in a buffer that has room for all")
     found = _aligned(evidence, phase)
-    printed, ran = sum(len(a.pairs) for a in found.values()), len(
-        during(phase, evidence.truth.callbacks)
-    )
-    wrong = parted(evidence, phase.name, found) or first_of(
-        in_time(phase.name, a) for a in found.values()
-    )
+    printed, ran = sum(len(a.pairs)
+                       for a in found.values()), len(during(phase, evidence.truth.callbacks))
+    wrong = parted(evidence, phase.name, found) or first_of(in_time(phase.name, a)
+                                                            for a in found.values())
     if wrong or ran >= printed:
         return wrong
-    return Finding(
-        f"{phase.name}: {printed} events are printed, and the tracer's callback ran only {ran} "
-        f"times"
-    )
+    return Finding(f"{phase.name}: {printed} events are printed, and the tracer's callback ran "
+                   f"only {ran} times")
 
 
 def parted(evidence: Evidence, where: str, found: dict[int, Alignment[AnyExecuted,
@@ -257,19 +243,16 @@ def parted(evidence: Evidence, where: str, found: dict[int, Alignment[AnyExecute
     for alignment in found.values() if evidence.lab >= 3 else ():
         for ran, event in alignment.pairs:
             if not traced(evidence, ran.call):
-                return at_site(
-                    evidence, ran.call,
-                    f"{where}: '{event.line.strip()}' is printed, and the call site of "
-                    f"{ran.call.name} held no call to the tracer",
-                    True)
+                return at_site(evidence, ran.call, f"{where}: '{event.line.strip()}' is printed, "
+                               f"and the call site of {ran.call.name} held no call to the tracer",
+                               True)
     return None
 
 
 def _diverged(evidence: Evidence, where: str, divergence: Divergence) -> Finding:
     finding = Finding(
         f"{where}, CPU {divergence.cpu}, event {divergence.printed_at}: {divergence.why}",
-        divergence.neighbours(),
-    )
+        divergence.neighbours())
     if divergence.executed_at < len(divergence.executed):
         call = divergence.executed[divergence.executed_at].call
         finding.site, finding.seq = site_lines(evidence.kernel, call.site, call.word,
@@ -280,19 +263,16 @@ def _diverged(evidence: Evidence, where: str, divergence: Divergence) -> Finding
 def in_time(where: str, alignment: Alignment[AnyExecuted, AnyEvent]) -> Finding | None:
     for (_, before), (_, event) in pairwise(alignment.pairs):
         if event.usec < before.usec:
-            return Finding(
-                f"{where}, CPU {event.cpu}: an event has an earlier time than the one before it: "
-                f"'{event.line.strip()}'"
-            )
+            return Finding(f"{where}, CPU {event.cpu}: an event has an earlier time than the one "
+                           f"before it: '{event.line.strip()}'")
     return None
 
 
 def right_parents(evidence: Evidence) -> Finding | None:
     """The printed parent of each call is its caller, tail calls included."""
     for phase in [phase for phase in evidence.on() if phase.trace]:
-        event_of = {
-            ran.seq: event for a in _aligned(evidence, phase).values() for ran, event in a.pairs
-        }
+        event_of = {ran.seq: event for a in _aligned(evidence, phase).values()
+                    for ran, event in a.pairs}
         for name, want, call in evidence.call_pairs(phase):
             event = event_of.get(call.seq)
             if event and event.parent != want.caller:
@@ -303,24 +283,19 @@ def right_parents(evidence: Evidence) -> Finding | None:
 
 
 def three_agree(evidence: Evidence) -> Finding | None:
-    return first_of(
-        within(
-            phase,
-            executed_as_expected(evidence, phase) or (
-                printed_as_executed(evidence, phase) if phase.on else None))
-        for phase in evidence.phases)
+    return first_of(within(phase, executed_as_expected(evidence, phase)
+                           or (printed_as_executed(evidence, phase) if phase.on else None))
+                    for phase in evidence.phases)
 
 
 # ---- while no tracer is on ----------------------------------------------------
 
 def no_hits(evidence: Evidence, points: list[Record], what: str) -> Finding | None:
     for phase in evidence.off():
-        hits = during(phase, points)
-        if hits:
-            return Finding(
-                f"{phase.name}: {what} ran {len(hits)} times while no tracer was on, first "
-                f"{evidence.kernel.name_at(hits[0].addr)} "
-                f"on CPU {hits[0].vcpu}", seq=hits[0].seq)
+        if hits := during(phase, points):
+            return Finding(f"{phase.name}: {what} ran {len(hits)} times while no tracer was on, "
+                           f"first {evidence.kernel.name_at(hits[0].addr)} on CPU {hits[0].vcpu}",
+                           seq=hits[0].seq)
     return None
 
 
@@ -350,11 +325,9 @@ def _rest_executed(evidence: Evidence) -> Finding | None:
     for phase in evidence.off():
         for call in evidence.calls(phase):
             if call.word != call.site.rest:
-                return at_site(
-                    evidence, call,
-                    f"{phase.name}: CPU {call.vcpu} executed another word than the nop at the call "
-                    f"site of {call.name} while no tracer was on",
-                    False)
+                return at_site(evidence, call, f"{phase.name}: CPU {call.vcpu} executed another "
+                               f"word than the nop at the call site of {call.name} while no tracer "
+                               "was on", False)
     return None
 
 
@@ -363,11 +336,9 @@ def calls_while_on(evidence: Evidence) -> Finding | None:
     for phase in evidence.on():
         for call in _selected(evidence, phase):
             if not traced(evidence, call):
-                return at_site(
-                    evidence, call,
-                    f"{phase.name}: CPU {call.vcpu} ran {call.name}, which is traced, and its call "
-                    f"site held no call to the tracer",
-                    True)
+                return at_site(evidence, call, f"{phase.name}: CPU {call.vcpu} ran {call.name}, "
+                               "which is traced, and its call site held no call to the tracer",
+                               True)
         if phase.filter and not any(c.name in phase.filter.names for c in evidence.calls(phase)):
             return Finding(f"{phase.name}: no traced function ran", began=phase.first)
     return None
@@ -380,25 +351,19 @@ def only_selected(evidence: Evidence) -> Finding | None:
         assert phase.filter
         chosen = {s.address for s in kernel.sites if s.function.name in phase.filter.names}
         changed = kernel.differing(phase.text, rest)
-        wrong = foreign(kernel, changed, chosen)
-        if wrong:
+        if wrong := foreign(kernel, changed, chosen):
             return Finding(
                 f"{phase.name}: {len(wrong)} words of text that the filter {phase.filter} does not "
-                f"select "
-                f"were changed, first at {kernel.name_at(wrong[0])}", address=wrong[0],
+                f"select were changed, first at {kernel.name_at(wrong[0])}", address=wrong[0],
                 kind=Defect.BEYOND_FILTER)
-        missed = sorted(chosen - set(changed))
-        if missed:
+        if missed := sorted(chosen - set(changed)):
             return Finding(
                 f"{phase.name}: {len(missed)} sites that the filter {phase.filter} selects hold no "
                 f"call, first {kernel.name_at(missed[0])}", address=missed[0])
         for call in evidence.calls(phase):
             if call.name not in phase.filter.names and call.word != call.site.rest:
-                return at_site(
-                    evidence, call,
-                    f"{phase.name}: {call.name} is not in the filter, and its call site did not "
-                    f"hold the nop",
-                    False)
+                return at_site(evidence, call, f"{phase.name}: {call.name} is not in the filter, "
+                               "and its call site did not hold the nop", False)
     return None
 
 
@@ -407,10 +372,9 @@ def every_site(evidence: Evidence) -> Finding | None:
     for site in evidence.kernel.sites if evidence.text_traced else []:
         word = word_in(evidence.kernel, evidence.text_traced, site.address)
         if not calls_tracer(evidence.kernel, site.address, word):
-            return Finding(
-                f"every function was traced, and the call site of {site.function.name} held no "
-                f"call to the tracer",
-                site=site_lines(evidence.kernel, site, word, call=True))
+            return Finding(f"every function was traced, and the call site of {site.function.name} "
+                           "held no call to the tracer",
+                           site=site_lines(evidence.kernel, site, word, call=True))
     return None
 
 
@@ -418,11 +382,8 @@ def silent_trampolines(evidence: Evidence) -> Finding | None:
     for phase in evidence.off():
         for call in evidence.calls(phase):
             if traced(evidence, call):
-                return at_site(
-                    evidence, call,
-                    f"{phase.name}: the call site of {call.name} called a trampoline on CPU "
-                    f"{call.vcpu} while no tracer was on",
-                    False)
+                return at_site(evidence, call, f"{phase.name}: the call site of {call.name} called "
+                               f"a trampoline on CPU {call.vcpu} while no tracer was on", False)
     return no_hits(evidence, evidence.truth.trampolines, "a trampoline")
 
 
@@ -445,15 +406,13 @@ def _synchronised(evidence: Evidence, batch: Batch) -> Finding | None:
         if finding:
             return finding
     for cpu in sorted(batch.online):
-        if not any(
-            f.vcpu == cpu and f.seq > after and evidence.isa.synchronises(f.word) for f in fences
-        ):
+        if not any(f.vcpu == cpu and f.seq > after and evidence.isa.synchronises(f.word)
+                   for f in fences):
             site = evidence.kernel.name_at(evidence.kernel.text[0] + batch.stores[-1].v[0])
-            return Finding(
-                f"the batch of {len(batch.stores)} patches on CPU {batch.vcpu} (the last at "
-                f"{site}) returned "
-                f"before CPU {cpu} had executed {evidence.isa.synchronising}", seq=batch.end,
-                kind=Defect.NOT_SYNCHRONISED)
+            return Finding(f"the batch of {len(batch.stores)} patches on CPU {batch.vcpu} "
+                           f"(the last at {site}) returned before CPU {cpu} had executed "
+                           f"{evidence.isa.synchronising}", seq=batch.end,
+                           kind=Defect.NOT_SYNCHRONISED)
     return None
 
 
@@ -470,10 +429,8 @@ def _maintenance(evidence: Evidence, batch: Batch) -> tuple[Finding | None, int]
     only by the address that is executed.
     """
     assert batch.end is not None
-    mine = [
-        r for r in (*batch.stores, *between(evidence.truth.fences, batch.begin, batch.end))
-        if r.vcpu == batch.vcpu
-    ]
+    mine = [r for r in (*batch.stores, *between(evidence.truth.fences, batch.begin, batch.end))
+            if r.vcpu == batch.vcpu]
     # by the number of steps done: the lines of text
     done: list[set[int]] = [set() for _ in range(len(STEPS) + 1)]
     last = batch.begin
@@ -490,16 +447,13 @@ def _maintenance(evidence: Evidence, batch: Batch) -> tuple[Finding | None, int]
     does = {0: ARM64.cleans, 2: ARM64.invalidates}.get(late)
     others = [r for r in mine if r.kind == Kind.FENCE and does and does(r.word)]
     early = any(_line(r) in done[late] and (late == 0 or _is_text(evidence, r)) for r in others)
-    elsewhere = "" if not others else (f" (it was executed before "
-                                       f"{STEPS[late - 1] if late else 'the store'}, which is too "
-                                       f"early)") if early else (
-        " (it was executed for other addresses: arch_sync_line takes the address that is executed, "
-        "then its alias)"
-    )
-    return Finding(
-        f"a batch of {len(batch.stores)} patches on CPU {batch.vcpu} returned without "
-        f"{STEPS[late]} for a cache line that it wrote{elsewhere}", seq=batch.end,
-        kind=Defect.NO_LINE_MAINTENANCE), last
+    elsewhere = "" if not others else (
+        f" (it was executed before {STEPS[late - 1] if late else 'the store'}, which is too "
+        "early)") if early else (" (it was executed for other addresses: arch_sync_line takes the "
+                                 "address that is executed, then its alias)")
+    return Finding(f"a batch of {len(batch.stores)} patches on CPU {batch.vcpu} returned without "
+                   f"{STEPS[late]} for a cache line that it wrote{elsewhere}", seq=batch.end,
+                   kind=Defect.NO_LINE_MAINTENANCE), last
 
 
 def _line(record: Record) -> int:
@@ -539,8 +493,7 @@ def not_started(evidence: Evidence) -> Finding | None:
 
 def something_called(evidence: Evidence) -> Finding | None:
     """The site of at least one traced function held a call. Other rungs judge each phase."""
-    if any(
-        traced(evidence, call) for phase in evidence.on() for call in _selected(evidence, phase)
-    ):
+    if any(traced(evidence, call) for phase in evidence.on()
+           for call in _selected(evidence, phase)):
         return None
     return not_started(evidence) or Finding("no traced function found a call at its site")

@@ -1,8 +1,6 @@
 """Checks that look at the console alone: what a machine at a serial line printed, and what follows
 from the seed."""
 
-from __future__ import annotations
-
 import re
 import zlib
 from collections import Counter
@@ -38,10 +36,8 @@ def whole(name: str, trace: FunctionTrace | None) -> Finding | None:
     if not trace or trace.in_buffer != len(trace.events) or trace.overrun or not trace.events:
         counted = (f"its header counts {trace.in_buffer} entries of {trace.written}"
                    if trace else "none was printed")
-        return Finding(
-            f"{name}: the trace is not complete: {counted}, and "
-            f"{len(trace.events) if trace else 0} are printed"
-        )
+        return Finding(f"{name}: the trace is not complete: {counted}, and "
+                       f"{len(trace.events) if trace else 0} are printed")
     return None
 
 
@@ -60,10 +56,8 @@ def _printed(evidence: Evidence, phase: Phase, parents: bool) -> Finding | None:
     assert phase.filter
     printed, expected = _contexts(phase), evidence.expected(phase).contexts
     for name in dict.fromkeys([*expected, *printed]):
-        want = [
-            c.function + f" <-{c.caller}" * parents for c in expected.get(name, [])
-            if c.function in phase.filter.names
-        ]
+        want = [c.function + f" <-{c.caller}" * parents for c in expected.get(name, [])
+                if c.function in phase.filter.names]
         got = [event.func + f" <-{event.parent}" * parents for event in printed.get(name, [])]
         if found := unlike(f"{phase.name}, {name}", got, want):
             return found
@@ -113,10 +107,8 @@ def _runs(visit: Visit) -> Finding | None:
         printed.remove(nearest)
         if expected.line not in visit.output:
             return Finding(f"{visit.name}: '{run.command}' must print '{expected.line}'")
-    return Finding(
-        f"{visit.name}: the trace has {sum(map(len, printed))} calls that nobody made, first "
-        f"{printed[0][0]}"
-    ) if printed else None
+    return Finding(f"{visit.name}: the trace has {sum(map(len, printed))} calls that nobody made, "
+                   f"first {printed[0][0]}") if printed else None
 
 
 def _nearest(printed: list[list[str]], want: list[str]) -> list[str]:
@@ -145,14 +137,10 @@ def _hits(evidence: Evidence, kind: str) -> Finding | None:
         return found if phase else Finding("no workload ran with probes")
     printed, expected = _contexts(phase), evidence.expected(phase).contexts
     for name in dict.fromkeys([*expected, *printed]):
-        want = [
-            text for call in expected.get(name, []) for text in _of_call(evidence, call)
-            if text.startswith(kind)
-        ]
-        got = [
-            f"{event.func}: {NOT_COMPARED.sub('', event.parent)}"
-            for event in printed.get(name, []) if event.func.startswith(kind)
-        ]
+        want = [text for call in expected.get(name, []) for text in _of_call(evidence, call)
+                if text.startswith(kind)]
+        got = [f"{event.func}: {NOT_COMPARED.sub('', event.parent)}"
+               for event in printed.get(name, []) if event.func.startswith(kind)]
         if found := unlike(f"{phase.name}, {name}", got, want):
             return found
     return None
@@ -176,21 +164,15 @@ def _of_call(evidence: Evidence, call: workload.ExpectedCall) -> Iterator[str]:
 def _counted(evidence: Evidence) -> Finding | None:
     phase = _probed(evidence)
     assert phase
-    wanted = Counter(
-        text.partition(":")[0] for calls in evidence.expected(phase).contexts.values()
-        for call in calls for text in _of_call(evidence, call))
-    counts = {
-        words[0]: words[1:]
-        for line in evidence.files.get(PROFILE, "").splitlines() if len(words := line.split()) == 3
-    }
-    wrong = [
-        name for n in range(len(evidence.probed))
-        if counts.get(name := f"{AT}{n}") != [str(wanted[name]), "0"]
-    ]
+    wanted = Counter(text.partition(":")[0] for calls in evidence.expected(phase).contexts.values()
+                     for call in calls for text in _of_call(evidence, call))
+    counts = {words[0]: words[1:] for line in evidence.files.get(PROFILE, "").splitlines()
+              if len(words := line.split()) == 3}
+    wrong = [name for n in range(len(evidence.probed))
+             if counts.get(name := f"{AT}{n}") != [str(wanted[name]), "0"]]
     return Finding(
         f"{PROFILE}: the probe {wrong[0]} must have {wanted[wrong[0]]} hits, none of them missed; "
-        f"it has {' and '.join(counts.get(wrong[0], ['none']))}"
-    ) if wrong else None
+        f"it has {' and '.join(counts.get(wrong[0], ['none']))}") if wrong else None
 
 
 # ---- function_graph ---------------------------------------------------------------------------
@@ -231,24 +213,16 @@ def _nested(evidence: Evidence, phase: Phase, user: User) -> Finding | None:
     if user.trace.lost:
         return Finding(
             f"{where}: {user.trace.lost} events were lost in a buffer that has room for all")
-    expected, names, ends = (
-        evidence.expected(phase).contexts,
-        user.filter.names,
-        ("wl_begin", "wl_end"),
-    )
-    began = [
-        event.func for event in user.trace.events if event.kind == ENTRY and event.func in ends
-    ]
+    expected, names, ends = (evidence.expected(phase).contexts, user.filter.names,
+                             ("wl_begin", "wl_end"))
+    began = [event.func for event in user.trace.events
+             if event.kind == ENTRY and event.func in ends]
     if began != [call.function for call in expected["main"] if call.function in names]:
-        return Finding(
-            f"{where}: the entries of {' and '.join(ends)} that are printed are "
-            f"{', '.join(began) or 'none'}"
-        )
+        return Finding(f"{where}: the entries of {' and '.join(ends)} that are printed are "
+                       f"{', '.join(began) or 'none'}")
     for cpu in range(evidence.smp):
-        events = [
-            event for event in user.trace.events
-            if event.cpu == cpu and event.func in workload.FUNCTIONS
-        ]
+        events = [event for event in user.trace.events
+                  if event.cpu == cpu and event.func in workload.FUNCTIONS]
         printed = [(event.func, event.depth) for event in events
                    if event.kind == ENTRY and event.func not in ends]
         assert phase.filter
@@ -261,21 +235,18 @@ def _nested(evidence: Evidence, phase: Phase, user: User) -> Finding | None:
         else:
             got, want = [["  " * depth + f"{function}()" for function, depth in entries]
                          for entries in (printed, thread)]
-            return Finding(
-                f"{where}, CPU {cpu}: the calls that are printed are not those that follow from "
-                f"the seed: the thread's, and those of an "
-                "interrupt, in one piece, between them",
-                side_by_side(got, want, first_difference(printed, thread)),
-                ("printed", "the thread's"))
+            return Finding(f"{where}, CPU {cpu}: the calls that are printed are not those that "
+                           "follow from the seed: the thread's, and those of an interrupt, in one "
+                           "piece, between them",
+                           side_by_side(got, want, first_difference(printed, thread)),
+                           ("printed", "the thread's"))
         calls = list[GraphEvent]()
         for event in events:
             if event.kind == ENTRY:
                 calls.append(event)
             elif not calls or (calls[-1].func, calls[-1].depth) != (event.func, event.depth):
-                return Finding(
-                    f"{where}, CPU {cpu}: the return of {event.func} is printed, and it is not "
-                    f"that of the last call: '{event.line.strip()}'"
-                )
+                return Finding(f"{where}, CPU {cpu}: the return of {event.func} is printed, and it "
+                               f"is not that of the last call: '{event.line.strip()}'")
             else:
                 calls.pop()
         if calls:
@@ -286,19 +257,14 @@ def _nested(evidence: Evidence, phase: Phase, user: User) -> Finding | None:
 def nested_as_expected(evidence: Evidence) -> Finding | None:
     """On each CPU, for each user, the entries that the seed asks for are printed, in order and at
     their depth, each with its return."""
-    return first_of(
-        _nested(evidence, phase, user) for phase in evidence.on()
-        for user in phase.users) if evidence.on() else Finding("nothing was traced")
+    return first_of(_nested(evidence, phase, user) for phase in evidence.on()
+                    for user in phase.users) if evidence.on() else Finding("nothing was traced")
 
 
 def _traces(evidence: Evidence) -> Finding | None:
     """A kernel that boots and traces nothing has no points."""
-    events = [
-        len(trace.events)
-        for trace in (*(phase.trace for phase in evidence.phases), *(visit.trace
-                                                                     for visit in evidence.visits))
-        if trace
-    ]
+    events = [len(trace.events) for trace in (*(phase.trace for phase in evidence.phases),
+                                              *(visit.trace for visit in evidence.visits)) if trace]
     events += [len(user.trace.events) for phase in evidence.on() for user in phase.users]
     return None if events and all(events) else Finding("no event is printed")
 
@@ -318,22 +284,17 @@ def _other_text(evidence: Evidence, when: str, *allowed: bytes) -> Finding | Non
     the slots of probes may change."""
     printed, known = evidence.files.get(when, "").split(), list(zip(*map(_crcs, allowed)))
     if len(printed) != len(known):
-        return Finding(
-            f"{when}: it has {len(printed)} KiB, and must have {len(known)}: is this the kernel of "
-            f"{evidence.kernel.path}? Write it to the card again"
-        )
+        return Finding(f"{when}: it has {len(printed)} KiB, and must have {len(known)}: is this "
+                       f"the kernel of {evidence.kernel.path}? Write it to the card again")
     may = (evidence.kernel.symbol("ftrace_call"),
            *(slots(evidence.kernel) if evidence.kernel.symbol("kprobe_slots") else ()))
     changes = {(address - evidence.kernel.text[0]) // BLOCK for address in may}
-    wrong = [
-        n for n, (crc, right) in enumerate(zip(printed, known))
-        if crc not in right and n not in changes
-    ]
-    return Finding(
-        f"{when}: {len(wrong)} of {len(known)} KiB are not as they must be, first the one at "
-        f"{evidence.kernel.name_at(evidence.kernel.text[0] + wrong[0] * BLOCK)}. "
-        f"If the machine does not run the kernel of {evidence.kernel.path}, write it to "
-        "the card again") if wrong else None
+    wrong = [n for n, (crc, right) in enumerate(zip(printed, known))
+             if crc not in right and n not in changes]
+    return Finding(f"{when}: {len(wrong)} of {len(known)} KiB are not as they must be, first the "
+                   f"one at {evidence.kernel.name_at(evidence.kernel.text[0] + wrong[0] * BLOCK)}. "
+                   f"If the machine does not run the kernel of {evidence.kernel.path}, write it to "
+                   "the card again") if wrong else None
 
 
 def _this_kernel(evidence: Evidence) -> Finding | None:

@@ -1,11 +1,10 @@
 """Lab 4: checks of the registers that ops and traced functions see, at every call in every boot,
 and in kern/apps/entry.c."""
 
-from __future__ import annotations
-
 import errno
 from itertools import pairwise
 
+from grading.checks.checks import first_of
 from grading.checks.registers import (PATTERN, below_sp, kept, mistake_of, lone_callbacks, went_on,
                                       where)
 from grading.evidence.evidence import Evidence, between, once
@@ -34,13 +33,9 @@ def entry_calls(evidence: Evidence) -> dict[str, Call]:
     """The three calls of entry_traced: "seen", with an op that changes nothing; "changed", with one
     that changes every argument and link; "skipped", with two ops of which the first makes it return
     at once."""
-    by = {
-        name: [
-            call for call in _calls(evidence) if call.name == "entry_traced"
-            and call.callbacks[0].addr == evidence.kernel.symbol(name)
-        ]
-        for name in ("entry_tracer", "entry_skipper")
-    }
+    by = {name: [call for call in _calls(evidence) if call.name == "entry_traced"
+                 and call.callbacks[0].addr == evidence.kernel.symbol(name)]
+          for name in ("entry_tracer", "entry_skipper")}
     looked = dict(zip(
         ("seen", "changed"), by["entry_tracer"])) if len(by["entry_tracer"]) == 2 else {}
     return {**looked, **dict(zip(("skipped",), by["entry_skipper"]))}
@@ -51,8 +46,7 @@ def entry_calls(evidence: Evidence) -> dict[str, Call]:
 def registers_seen(evidence: Evidence) -> Finding | None:
     """The callback sees the registers of the call."""
     for call in _calls(evidence):
-        wrong = _seen_wrong(evidence, call, call.callbacks[0])
-        if wrong:
+        if wrong := _seen_wrong(evidence, call, call.callbacks[0]):
             return Finding(f"{call.name} was traced, and the callback's {wrong[0]}",
                            seq=call.callbacks[0].seq, mistake=wrong[1])
     return None if _calls(evidence) else Finding("no call site reached a callback")
@@ -71,10 +65,8 @@ def handler_arguments(evidence: Evidence) -> Finding | None:
     for span in evidence.truth.returns.spans:
         for r in span.leaving.user_handlers if span.leaving else ():
             if span.leaving and _regs(r)[0] != span.leaving.left.v[1]:
-                return Finding(
-                    f"{span.name} returned {span.leaving.left.v[1]:#x}, and its return handler's "
-                    f"regs->arg[0] was {_regs(r)[0]:#x}",
-                    seq=r.seq)
+                return Finding(f"{span.name} returned {span.leaving.left.v[1]:#x}, and its return "
+                               f"handler's regs->arg[0] was {_regs(r)[0]:#x}", seq=r.seq)
     return None
 
 
@@ -82,29 +74,22 @@ def _seen_wrong(evidence: Evidence, call: Call, record: Record) -> tuple[str, st
     regs = _regs(record)
     sp, pc, fp, link = (regs[at] for at in evidence.isa.regs)
     if sp != call.sp:
-        return (
-            f"regs->sp was {sp:#x}, and not {call.sp:#x}, the sp at the call site: arguments on "
-            f"the stack are found from there",
-            "sp-inside-the-frame")
+        return (f"regs->sp was {sp:#x}, and not {call.sp:#x}, the sp at the call site: arguments "
+                "on the stack are found from there", "sp-inside-the-frame")
     if pc != call.site.address + 4:
-        return (
-            f"regs->pc was {where(evidence, pc)}, and not "
-            f"{where(evidence, call.site.address + 4)}, the address after the call site",
-            "")
+        return (f"regs->pc was {where(evidence, pc)}, and not "
+                f"{where(evidence, call.site.address + 4)}, the address after the call site", "")
     if fp != call.fp:
         return (f"regs->fp was {fp:#x}, and not {call.fp:#x}, the caller's frame pointer",
                 "sp-inside-the-frame" if fp == call.sp else "")
     if link != call.parent:
-        return (
-            f"regs->link was {where(evidence, link)}, and not {where(evidence, call.parent)}, the "
-            f"function's return address",
-            "")
+        return (f"regs->link was {where(evidence, link)}, and not {where(evidence, call.parent)}, "
+                "the function's return address", "")
     return _argument_wrong(evidence, call, regs)
 
 
-def _argument_wrong(
-    evidence: Evidence, call: Call, regs: tuple[int, ...]
-) -> tuple[str, str] | None:
+def _argument_wrong(evidence: Evidence, call: Call,
+                    regs: tuple[int, ...]) -> tuple[str, str] | None:
     """A register that no callback changed has the same value in regs and in the function."""
     if not call.landed or regs[:len(call.arguments)] == call.arguments:
         return None
@@ -119,27 +104,21 @@ def callers_seen(evidence: Evidence) -> Finding | None:
     """The callback sees the right ip and parent_ip, and a stack that can be walked."""
     for call in _calls(evidence):
         for r in call.callbacks:
-            wrong = _caller_wrong(evidence, call, r)
-            if wrong:
+            if wrong := _caller_wrong(evidence, call, r):
                 return Finding(f"{call.name} was traced, and the callback's {wrong[0]}", seq=r.seq,
                                mistake=wrong[1])
-    return lone_callbacks(evidence) or (
-        None if _calls(evidence) else Finding("no call site reached a callback")
-    )
+    return lone_callbacks(evidence) or (None if _calls(evidence)
+                                        else Finding("no call site reached a callback"))
 
 
 def _caller_wrong(evidence: Evidence, call: Call, record: Record) -> tuple[str, str] | None:
     ip, parent, _, _ = record.v
     if ip != call.site.address:
-        return (
-            f"ip was {where(evidence, ip)}, and not {where(evidence, call.site.address)}, the "
-            f"address of the word that is toggled",
-            "ip-off-by-one-instruction")
+        return (f"ip was {where(evidence, ip)}, and not {where(evidence, call.site.address)}, the "
+                "address of the word that is toggled", "ip-off-by-one-instruction")
     if parent != call.parent:
-        return (
-            f"parent_ip was {where(evidence, parent)}, and not {where(evidence, call.parent)}, the "
-            f"function's return address",
-            "")
+        return (f"parent_ip was {where(evidence, parent)}, and not {where(evidence, call.parent)}, "
+                "the function's return address", "")
     if record is not call.callbacks[0]:
         # the records lie in struct ftrace_regs: an op before may have changed pc and link
         return None
@@ -147,17 +126,14 @@ def _caller_wrong(evidence: Evidence, call: Call, record: Record) -> tuple[str, 
     records = [(record.more[at], record.more[at + 1]) for at in range(0, 8, 2)]
     at = next((i for i, (_, home) in enumerate(records) if home == call.site.address + 4), None)
     if at is None:
-        return (
-            "frame records do not include the traced function's: a stack walk does not find the "
-            "function",
-            "one-frame-record")
+        return ("frame records do not include the traced function's: a stack walk does not find "
+                "the function", "one-frame-record")
     if at + 1 < len(records) and records[at + 1] != (call.fp, call.parent):
         seen = _regs(record)[evidence.isa.regs[0]]
         below_fp = evidence.isa.frame_record[0] < 0  # then a wrong sp makes a wrong frame record
-        return (
-            "frame records do not include that of the function's caller: a stack walk does not "
-            "find the caller",
-            "sp-inside-the-frame" if below_fp and seen != call.sp else "one-frame-record")
+        return ("frame records do not include that of the function's caller: a stack walk does not "
+                "find the caller",
+                "sp-inside-the-frame" if below_fp and seen != call.sp else "one-frame-record")
     return None
 
 
@@ -168,23 +144,17 @@ def registers_found(evidence: Evidence) -> Finding | None:
     Other rungs judge what ops change."""
     if evidence.truth.below:
         return below_sp(evidence)
-    for phase in evidence.on():
-        for call in evidence.calls(phase):
-            finding = kept(evidence, call) or went_on(evidence, call)
-            if finding:
-                return finding
-    for trial in evidence.trials:
-        for call in evidence.calls(trial):
-            finding = kept(
-                evidence, call,
-                sum(1 << n for n in evidence.isa.arguments) if trial.of(call.name, "add") else 0)
-            if finding:
-                return finding
+    passed = sum(1 << n for n in evidence.isa.arguments)
+    finding = first_of(kept(evidence, call) or went_on(evidence, call) for phase in evidence.on()
+                       for call in evidence.calls(phase))
+    finding = finding or first_of(
+        kept(evidence, call, passed if trial.of(call.name, "add") else 0)
+        for trial in evidence.trials for call in evidence.calls(trial))
+    if finding:
+        return finding
     if not any(call.landed for call in evidence.truth.calls if call.name == "entry_traced"):
-        return Finding(
-            "entry_traced was traced and called with a pattern in every register, and its body did "
-            "not run"
-        )
+        return Finding("entry_traced was traced and called with a pattern in every register, and "
+                       "its body did not run")
     seen = entry_calls(evidence).get("seen")
     return kept(evidence, seen) if seen else None
 
@@ -193,27 +163,22 @@ def registers_changed(evidence: Evidence) -> Finding | None:
     """A traced function finds the registers that a callback changed with their new values."""
     call = entry_calls(evidence).get("changed")
     if not call or not call.landed:
-        return Finding(
-            "entry_traced was called with a pattern in every register and with an op that changes "
-            "registers, and its body did not run"
-        )
+        return Finding("entry_traced was called with a pattern in every register and with an op "
+                       "that changes registers, and its body did not run")
     said = ("entry_traced was called with a pattern in every register; the callback changed every "
             "regs->arg and regs->link. The function ")
     regs = _regs(call.callbacks[0])
     for n, value in enumerate(call.arguments):
         if value != ~regs[n] & MASK:
-            return Finding(
-                f"{said}found {value:#x} as argument {n}, and not {~regs[n] & MASK:#x}",
-                seq=call.seq, mistake="change-not-loaded-back"
-                if value >> 32 == PATTERN else "argument-clobbered")
+            return Finding(f"{said}found {value:#x} as argument {n}, and not {~regs[n] & MASK:#x}",
+                           seq=call.seq, mistake="change-not-loaded-back"
+                           if value >> 32 == PATTERN else "argument-clobbered")
     if call.landed.v[2] != evidence.kernel.symbol("entry_elsewhere"):
-        return Finding(
-            f"{said}would return to {where(evidence, call.landed.v[2])}, and not to the "
-            "changed link", seq=call.seq, mistake="change-not-loaded-back"
-            if call.landed.v[2] == call.parent else "return-address-lost")
-    wrong = evidence.lost(
-        call, 1 << evidence.isa.link | sum(1 << n for n in evidence.isa.arguments[:8])
-    )
+        return Finding(f"{said}would return to {where(evidence, call.landed.v[2])}, and not to the "
+                       "changed link", seq=call.seq, mistake="change-not-loaded-back"
+                       if call.landed.v[2] == call.parent else "return-address-lost")
+    wrong = evidence.lost(call,
+                          1 << evidence.isa.link | sum(1 << n for n in evidence.isa.arguments[:8]))
     return Finding(f"{said}did not find {evidence.isa.names[wrong[0]]} as its caller had left it",
                    seq=call.seq, mistake=mistake_of(evidence.isa, wrong[0])) if wrong else None
 
@@ -223,22 +188,18 @@ def registers_changed(evidence: Evidence) -> Finding | None:
 def while_published(evidence: Evidence) -> list[Call]:
     """The traced calls of text_alias_close, which a batch calls at its end: by then the sites are
     written."""
-    return [
-        call for call in evidence.truth.calls
-        if call.name == "text_alias_close" and call.word != call.site.rest
-    ]
+    return [call for call in evidence.truth.calls
+            if call.name == "text_alias_close" and call.word != call.site.rest]
 
 
 def ready_before_sites(evidence: Evidence) -> Finding | None:
     """An op is published before a site that calls it is written."""
     for which, call, ops in zip(("alone", "after another one"), while_published(evidence), (1, 2)):
         if len(call.callbacks) < ops:
-            return Finding(
-                f"an op that traces text_alias_close, {which}, was registered. Its site was "
-                f"written, ftrace_batch_end() called "
-                "text_alias_close, and the op was not called: it must be published before the "
-                "sites are written",
-                seq=call.seq, mistake="published-too-late")
+            return Finding(f"an op that traces text_alias_close, {which}, was registered. Its site "
+                           "was written, ftrace_batch_end() called text_alias_close, and the op "
+                           "was not called: it must be published before the sites are written",
+                           seq=call.seq, mistake="published-too-late")
     return None
 
 
@@ -257,27 +218,20 @@ def return_taken(evidence: Evidence) -> Finding | None:
     call = entry_calls(evidence).get("skipped")
     if not call or call.landed and call.landed.addr == evidence.kernel.symbol("entry_through"):
         return None
-    return Finding(
-        "two ops traced entry_traced: the first set regs->pc to parent_ip, the other then replaced "
-        "regs->link. The function must "
-        "return at once, to the replaced link, and did not: the list must set regs->pc to "
-        "regs->link",
-        seq=call.seq)
+    return Finding("two ops traced entry_traced: the first set regs->pc to parent_ip, the other "
+                   "then replaced regs->link. The function must return at once, to the replaced "
+                   "link, and did not: the list must set regs->pc to regs->link", seq=call.seq)
 
 
 def own_functions_kept(evidence: Evidence) -> Finding | None:
     """An op that may change pc does not clash with itself."""
-    refused = [
-        question for _, question, answer in evidence.truth.asked("ftrace_set_filter")
-        if answer.v[0] & 0xFFFFFFFF
-    ]
+    refused = [question for _, question, answer in evidence.truth.asked("ftrace_set_filter")
+               if answer.v[0] & 0xFFFFFFFF]
     if not refused:
         return None
-    return Finding(
-        seq=refused[0].seq, why=
-        "an op that may change pc traced entry_traced alone. Adding text_alias_close to its filter "
-        "was refused, and must succeed: the functions "
-        "that the op has already (was) cannot clash with the op itself")
+    return Finding(seq=refused[0].seq, why="an op that may change pc traced entry_traced alone. "
+                   "Adding text_alias_close to its filter was refused, and must succeed: the "
+                   "functions that the op has already (was) cannot clash with the op itself")
 
 
 def _registered(evidence: Evidence, program: str) -> list[tuple[Record, Record]]:
@@ -307,20 +261,17 @@ def stubs_filled(evidence: Evidence) -> Finding | None:
         want = (0, "0") if n < STUBS else (-errno.ENOSPC & 0xFFFFFFFF, "-ENOSPC")
         got = answer.v[0] & 0xFFFFFFFF
         if got != want[0]:
-            return Finding(
-                f"{n} ops were registered, and there are {STUBS} stubs for ops. For one more "
-                f"register_ftrace_function must return {want[1]}, "
-                f"and returned {got:#x}", seq=question.seq)
+            return Finding(f"{n} ops were registered, and there are {STUBS} stubs for ops. For "
+                           f"one more register_ftrace_function must return {want[1]}, and returned "
+                           f"{got:#x}", seq=question.seq)
     return None
 
 
 def disabled_left_alone(evidence: Evidence) -> Finding | None:
     """An op that selects a function with a disabled record is registered, and the site is not
     written."""
-    sites = {
-        s.address - evidence.kernel.text[0]
-        for s in evidence.kernel.sites if s.function.name == "entry_traced"
-    }
+    sites = {s.address - evidence.kernel.text[0] for s in evidence.kernel.sites
+             if s.function.name == "entry_traced"}
     for question, answer in _registered(evidence, "entry_disabled"):
         said = "an op was registered for entry_traced, whose record had FTRACE_FL_DISABLED: "
         if any(r.v[0] in sites for r in between(evidence.truth.stores, question.seq, answer.seq)):
@@ -328,8 +279,6 @@ def disabled_left_alone(evidence: Evidence) -> Finding | None:
                            seq=question.seq, mistake="disabled-site-written")
         if answer.v[0] & 0xFFFFFFFF:
             return Finding(
-                said +
-                f"register_ftrace_function returned {answer.v[0] & 0xFFFFFFFF:#x}, and must return "
-                f"0: the op is registered without that function",
-                seq=question.seq)
+                said + f"register_ftrace_function returned {answer.v[0] & 0xFFFFFFFF:#x}, and must "
+                "return 0: the op is registered without that function", seq=question.seq)
     return None

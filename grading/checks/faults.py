@@ -1,8 +1,6 @@
 """Finds out why a boot ended in a panic, from the exceptions that the processor took and never from
 what the kernel printed."""
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 from grading.checks.graph_checks import lost_at_return
@@ -23,20 +21,15 @@ class Fault(NamedTuple):
 @once
 def last(evidence: Evidence) -> Fault | None:
     """The last exception that an instruction caused."""
-    found = next(
-        (r for r in reversed(evidence.truth.traps) if _by_an_instruction(evidence, r)), None
-    )
-    return (
-        Fault(evidence.isa.access(found.v[0]), found.v[1], found.v[2], found.v[3])
-        if found
-        else None
-    )
+    found = next((r for r in reversed(evidence.truth.traps) if _by_an_instruction(evidence, r)),
+                 None)
+    return (Fault(evidence.isa.access(found.v[0]), found.v[1], found.v[2], found.v[3])
+            if found else None)
 
 
 def _by_an_instruction(evidence: Evidence, record: Record) -> bool:
-    return evidence.isa.by_an_instruction(
-        record.addr - evidence.kernel.symbol("exception_vector"), record.v[0]
-    )
+    return evidence.isa.by_an_instruction(record.addr - evidence.kernel.symbol("exception_vector"),
+                                          record.v[0])
 
 
 def panicked(evidence: Evidence) -> tuple[str, int]:
@@ -80,14 +73,11 @@ def astray(evidence: Evidence) -> str:
     if not call or not trap or not _by_an_instruction(
             evidence, trap) or evidence.isa.access(trap.v[0]) != "execution":
         return ""
-    held = {
-        call.fp: "the value of the frame pointer at the call site",
-        call.sp: "the value of the stack pointer at the call site"
-    }.get(trap.v[1], "where there is no code")
-    return (
-        f"{call.name} was called on CPU {call.vcpu}, its call site called the tracer, and the "
-        f"tracer did not return to it: the CPU continued at {trap.v[1]:#x}, {held}"
-    )
+    held = {call.fp: "the value of the frame pointer at the call site",
+            call.sp: "the value of the stack pointer at the call site"}.get(
+                trap.v[1], "where there is no code")
+    return (f"{call.name} was called on CPU {call.vcpu}, its call site called the tracer, and the "
+            f"tracer did not return to it: the CPU continued at {trap.v[1]:#x}, {held}")
 
 
 def earlier_defect(evidence: Evidence) -> str:
@@ -111,8 +101,6 @@ def register_lost(evidence: Evidence) -> str:
         return ""
     _, call, when, numbers = max(found, key=lambda each: each[0])
     names = ", ".join(evidence.isa.names[n] for n in numbers)
-    return (
-        f"Before that, {when}, on CPU {call.vcpu}, {names} "
-        f"{'was not what it was' if len(numbers) == 1 else 'were not what they were'} before the "
-        f"tracer ran"
-    )
+    return (f"Before that, {when}, on CPU {call.vcpu}, {names} "
+            f"{'was not what it was' if len(numbers) == 1 else 'were not what they were'} before "
+            "the tracer ran")

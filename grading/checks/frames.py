@@ -5,8 +5,6 @@ The program calls frames_traced many times, and each time an interrupt comes at 
 The checks use only the registers and the memory that the observer read.
 """
 
-from __future__ import annotations
-
 from bisect import bisect_left
 from dataclasses import dataclass
 
@@ -21,10 +19,9 @@ WANTED, REFUSED, FULL = range(3)  # enum answer of kern/apps/frames.c
 RET, FUNC, SP, FP, BELOW, DATA_END, WORDS = 0, 1, 2, 3, 5, 7, 8
 # interrupts must have come at more than this many instructions between the call site and the return
 FEW = 8
-ORDER, NOT_FILLED, READ, LEFT, BARE, NOBODY, KEPT = ("stores-out-of-order", "frame-not-filled",
-                                                     "shadow-frame-read-after-release",
-                                                     "frame-not-popped", "patched-without-a-frame",
-                                                     "patched-for-nobody", "data-not-given-back")
+ORDER, NOT_FILLED, READ, LEFT, BARE, NOBODY, KEPT = (
+    "stores-out-of-order", "frame-not-filled", "shadow-frame-read-after-release",
+    "frame-not-popped", "patched-without-a-frame", "patched-for-nobody", "data-not-given-back")
 STACK_DIFFERS = {
     WANTED: "frames_traced was interrupted and has returned, and the shadow stack is not as it was "
             "before the call",
@@ -105,9 +102,8 @@ def _patched(evidence: Evidence, attempt: Try) -> Finding | None:
     link, wanted = attempt.span.body.v[2] if attempt.span.body else 0, attempt.answer == WANTED
     if link == (evidence.kernel.symbol(HANDLER) if wanted else attempt.span.call.parent):
         return None
-    mistake = (
-        "" if wanted else BARE if evidence.lab == 5 else NOBODY if attempt.answer == REFUSED else ""
-    )
+    mistake = ("" if wanted else BARE if evidence.lab == 5 else NOBODY
+               if attempt.answer == REFUSED else "")
     return Finding(f"frames_traced was entered, {PATCHED[attempt.answer]}", mistake=mistake,
                    seq=attempt.span.call.seq)
 
@@ -122,10 +118,8 @@ def _returns(evidence: Evidence, attempt: Try) -> Finding | None:
     return Finding(
         f"an interrupt came while frames_traced {'was entered' if entered else 'returned'} and "
         "overwrote the memory above `free`, as it may; the function then returned to an address "
-        f"that the interrupt had written{released}",
-        mistake=(ORDER if evidence.lab == 5 else "") if entered else READ,
-        seq=attempt.span.call.seq,
-    )
+        f"that the interrupt had written{released}", mistake=(ORDER if evidence.lab == 5 else "")
+        if entered else READ, seq=attempt.span.call.seq)
 
 
 def _filled(attempt: Try) -> bool:
@@ -135,13 +129,8 @@ def _filled(attempt: Try) -> bool:
         return False
     frame, call = attempt.within.more[8:], attempt.span.call
     return (frame[RET], frame[FUNC], frame[SP], frame[FP], frame[BELOW], frame[DATA_END]) == (
-        attempt.span.home,
-        call.site.address,
-        call.sp,
-        call.fp,
-        attempt.before.v[0],
-        attempt.within.v[0] + 8 * WORDS,
-    )
+        attempt.span.home, call.site.address, call.sp, call.fp, attempt.before.v[0],
+        attempt.within.v[0] + 8 * WORDS)
 
 
 def _whole(evidence: Evidence, attempt: Try) -> Finding | None:
@@ -151,13 +140,10 @@ def _whole(evidence: Evidence, attempt: Try) -> Finding | None:
         return None
     mistake = ORDER if evidence.lab == 5 else ""
     if attempt.within.v[0] == attempt.before.v[0]:
-        lost = (
-            attempt.stage == "body" and attempt.answer == WANTED and not _patched(evidence, attempt)
-        )
-        return Finding(
-            "an interrupt came while frames_traced ran, and `top` did not point to its shadow "
-            "frame",
-            mistake=mistake, seq=attempt.within.seq) if lost else None
+        lost = (attempt.stage == "body" and attempt.answer == WANTED
+                and not _patched(evidence, attempt))
+        return Finding("an interrupt came while frames_traced ran, and `top` did not point to its "
+                       "shadow frame", mistake=mistake, seq=attempt.within.seq) if lost else None
     if _filled(attempt):
         return None
     never = any(u.stage == "body" and u.within and u.within.v[0] != u.before.v[0] and not _filled(u)
@@ -175,10 +161,9 @@ def _walked(evidence: Evidence, attempt: Try) -> Finding | None:
         return None
     if evidence.kernel.name_at(attempt.interrupt.v[1]).startswith(ASSEMBLY):
         return None
-    return Finding(
-        "an interrupt came while frames_traced was entered or returned, and a stack walk did not "
-        "find its return address, "
-        "neither in regs->link nor in a shadow frame", seq=attempt.within.seq)
+    return Finding("an interrupt came while frames_traced was entered or returned, and a stack "
+                   "walk did not find its return address, neither in regs->link nor in a shadow "
+                   "frame", seq=attempt.within.seq)
 
 
 def _restored(evidence: Evidence, found: list[Try], answer: int) -> Finding | None:
@@ -204,18 +189,14 @@ def _covered(found: list[Try]) -> Finding | None:
     """A finding if the interrupts did not come before the call, in the tracer and after the call.
     """
     if any(t.after.v[3] & 1 for t in found):
-        return Finding(
-            "frames_traced was interrupted, and at a return no shadow frame was right: the kernel "
-            "has ended graph tracing permanently"
-        )
+        return Finding("frames_traced was interrupted, and at a return no shadow frame was right: "
+                       "the kernel has ended graph tracing permanently")
     for answer in (WANTED, REFUSED):
         at = {position(t) for t in found if t.answer == answer and t.interrupt}
         inside = sum(stage not in ("before", "after") for stage, _ in at)
         if inside <= FEW or not {"before", "after"} <= {stage for stage, _ in at}:
-            return Finding(
-                "frames_traced must be interrupted at each of its instructions in turn, and the "
-                "interrupts came at other ones"
-            )
+            return Finding("frames_traced must be interrupted at each of its instructions in turn, "
+                           "and the interrupts came at other ones")
     return None
 
 
@@ -228,10 +209,8 @@ def patched_if_wanted(evidence: Evidence) -> Finding | None:
         return None
     found = tries(evidence)
     if FULL not in {t.answer for t in found} and not any(t.after.v[3] & 1 for t in found):
-        return Finding(
-            "frames_traced must be called with an interrupt at each of its instructions in turn, "
-            "and these calls ended too early"
-        )
+        return Finding("frames_traced must be called with an interrupt at each of its instructions "
+                       "in turn, and these calls ended too early")
     return first_of(_patched(evidence, t) for t in found)
 
 
@@ -250,14 +229,11 @@ def frames_kept(evidence: Evidence) -> Finding | None:
 def room_given_back(evidence: Evidence) -> Finding | None:
     """If a user reserves entry data and then says no, the data are dropped: the frame ends after
     its fixed words, and the memory above is free."""
-    call, seen = evidence.kernel.symbol("frames_call"), [
-        r for r in evidence.truth.frames if not r.level
-    ]
+    call, seen = evidence.kernel.symbol("frames_call"), [r for r in evidence.truth.frames
+                                                         if not r.level]
     for last, r in zip(seen, seen[1:]):
         end = r.v[0] + 8 * WORDS
         if call not in (last.addr, r.addr) and (r.v[1], r.more[8 + DATA_END]) != (end, end):
-            return Finding(
-                "a user reserved entry data and then said no: the memory of the data on the shadow "
-                "stack was not freed",
-                mistake=KEPT, seq=r.seq)
+            return Finding("a user reserved entry data and then said no: the memory of the data on "
+                           "the shadow stack was not freed", mistake=KEPT, seq=r.seq)
     return None

@@ -4,8 +4,6 @@ The text does not say whether a call ran in an interrupt or in the thread; gradi
 tries both.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
 from functools import cache
@@ -41,10 +39,8 @@ def differ(step: GraphStep, event: GraphEvent) -> str:
     if step.kind != event.kind or event.func not in (step.span.name, ""):
         return f"executed the {step}, printed the {event}"
     if event.depth not in step.depths:
-        return (
-            f"{step}: {min(step.depths)} traced calls are around it, and the printed depth is "
-            f"{event.depth}"
-        )
+        return (f"{step}: {min(step.depths)} traced calls are around it, and the printed depth is "
+                f"{event.depth}")
     return ""
 
 
@@ -115,13 +111,11 @@ def steps(spans: Sequence[Span], names: Collection[str], framed: Framed,
         if span.name not in names:
             continue
         call, depths = span.call, _between(own.of(span), every.of(span))
-        found.append(
-            GraphStep(call, call.seq, call.vcpu, (span.body or call).seq, kind=ENTRY, span=span,
-                      depths=depths))
+        found.append(GraphStep(call, call.seq, call.vcpu, (span.body or call).seq, kind=ENTRY,
+                               span=span, depths=depths))
         if span.leaving:
             hit = _seen_leaving(span, span.leaving, framed)
-            found.append(
-                GraphStep(call, hit.seq, hit.vcpu, (span.leaving.back or hit).seq, kind=RETURN,
-                          span=span, depths=depths))
+            found.append(GraphStep(call, hit.seq, hit.vcpu, (span.leaving.back or hit).seq,
+                                   kind=RETURN, span=span, depths=depths))
     # in a chain of tail calls the innermost comes first
     return by_cpu(sorted(found, key=lambda s: (s.seq, -s.call.seq)))

@@ -4,8 +4,6 @@ its caller.
 As in checks.py, a check takes the evidence of one boot and returns None or a Finding.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 from grading.checks import checks, rare
@@ -80,17 +78,13 @@ def through_handler(evidence: Evidence) -> Finding | None:
         for span in evidence.spans(phase):
             if patched(span) and not span.leaving:
                 return of_call(phase.name, span, f"{span.name} was entered and never returned")
-        wrong = first_of(
-            _hits(phase, leaving, [s for s in leaving.spans if patched(s)])
-            for leaving in _leavings(evidence, phase))
+        wrong = first_of(_hits(phase, leaving, [s for s in leaving.spans if patched(s)])
+                         for leaving in _leavings(evidence, phase))
         if wrong:
             return wrong
-        stray = during(phase, evidence.truth.returns.stray)
-        if stray:
-            return Finding(
-                f"{phase.name}, CPU {stray[0].vcpu}: return_to_handler ran, and none of the "
-                f"workload's functions "
-                "had just returned", seq=stray[0].seq)
+        if stray := during(phase, evidence.truth.returns.stray):
+            return Finding(f"{phase.name}, CPU {stray[0].vcpu}: return_to_handler ran, and none of "
+                           "the workload's functions had just returned", seq=stray[0].seq)
     return None
 
 
@@ -103,11 +97,9 @@ def link_replaced(evidence: Evidence) -> Finding | None:
         for span in evidence.spans(phase):
             link = handler if patched(span) else span.call.parent
             if span.body and span.body.v[2] != link and not doubtful(span):
-                return of_call(
-                    phase.name, span,
-                    f"{span.name} was entered, and its link register was {span.body.v[2]:#x}, and "
-                    f"must be "
-                    f"{evidence.kernel.name_at(link)}")
+                return of_call(phase.name,
+                               span, f"{span.name} was entered, and its link register was "
+                               f"{span.body.v[2]:#x}, and must be {evidence.kernel.name_at(link)}")
     return None
 
 
@@ -118,10 +110,9 @@ def _hits(phase: Phase, leaving: Leaving, traced: list[Span]) -> Finding | None:
         return None  # the user may have been unregistered after the call site was executed
     chain = " <- ".join(s.name for s in leaving.spans)
     past = ": a traced call returned without the tracer" if len(leaving.hits) < len(traced) else ""
-    return of_call(
-        phase.name, leaving.spans[0],
-        f"when {chain} returned, {len(traced)} traced calls ended, and "
-        f"return_to_handler ran {len(leaving.hits)} times{past}", leaving.left.seq)
+    return of_call(phase.name, leaving.spans[0], f"when {chain} returned, {len(traced)} traced "
+                   f"calls ended, and return_to_handler ran {len(leaving.hits)} times{past}",
+                   leaving.left.seq)
 
 
 def of_call(where: str, span: Span, why: str, seq: int | None = None, mistake: str = "",
@@ -156,10 +147,8 @@ def comes_home(evidence: Evidence) -> Finding | None:
                     f"{evidence.kernel.name_at(last.home)}, and {went}", leaving.left.seq,
                     kind=Defect.WENT_ELSEWHERE if leaving.back else Defect.WENT_NOWHERE)
         for at in during(phase, evidence.truth.returns.unmatched):
-            return Finding(
-                f"{phase.name}, CPU {at.vcpu}: {evidence.kernel.name_at(at.addr)} returned, and "
-                f"had not been entered",
-                seq=at.seq)
+            return Finding(f"{phase.name}, CPU {at.vcpu}: {evidence.kernel.name_at(at.addr)} "
+                           "returned, and had not been entered", seq=at.seq)
     return None
 
 
@@ -182,11 +171,8 @@ def registers_given_back(evidence: Evidence) -> Finding | None:
             number = min(lost, key=lambda n: n != evidence.isa.sp)
             mistake = ("" if evidence.lab != 5 else STACK if number == evidence.isa.sp else
                        RESULT if number in evidence.isa.results else "")
-            return of_call(
-                "", span,
-                f"{span.name} returned, and {evidence.isa.names[number]} was not as the function "
-                f"had left it",
-                back.seq, mistake)
+            return of_call("", span, f"{span.name} returned, and {evidence.isa.names[number]} was "
+                           "not as the function had left it", back.seq, mistake)
     return None
 
 
@@ -194,22 +180,17 @@ def silent_handler(evidence: Evidence) -> Finding | None:
     """While no tracer is on, no return goes through return_to_handler, except those of calls that
     were in flight when it was switched off."""
     before = evidence.phases[0]
-    early = during(before, evidence.truth.handlers)
-    if early:
+    if early := during(before, evidence.truth.handlers):
         return Finding(
             f"{before.name}: return_to_handler ran {len(early)} times while no tracer was on",
             seq=early[0].seq)
     for phase, following in zip(evidence.phases, evidence.phases[1:]):
         if phase.on and not following.on:
-            until = min(at
-                        for at in (following.first, evidence.frames_out[0], evidence.slot_again[0])
-                        if at > phase.last)
-            late = between(evidence.truth.handlers, phase.last, until)
-            if late:
-                return Finding(
-                    f"after {phase.name}: return_to_handler ran {len(late)} times, and no traced "
-                    f"call was in progress",
-                    seq=late[0].seq)
+            until = min(at for at in (following.first, evidence.frames_out[0],
+                                      evidence.slot_again[0]) if at > phase.last)
+            if late := between(evidence.truth.handlers, phase.last, until):
+                return Finding(f"after {phase.name}: return_to_handler ran {len(late)} times, and "
+                               "no traced call was in progress", seq=late[0].seq)
     return checks.silent_trampolines(evidence)
 
 
@@ -226,15 +207,11 @@ def frames_out(evidence: Evidence) -> Finding | None:
     if not calls:
         return Finding("every function was traced, and no call site held a call")
     if not hits:
-        return Finding(
-            f"every function was traced, {calls} call sites called the tracer, and "
-            f"return_to_handler never ran"
-        )
+        return Finding(f"every function was traced, {calls} call sites called the tracer, and "
+                       "return_to_handler never ran")
     if hits > calls:
-        return Finding(
-            f"every function was traced, {calls} call sites called the tracer, and "
-            f"return_to_handler ran more often, {hits} times"
-        )
+        return Finding(f"every function was traced, {calls} call sites called the tracer, and "
+                       f"return_to_handler ran more often, {hits} times")
     return checks.right_result(evidence)
 
 
@@ -242,8 +219,7 @@ def frames_out(evidence: Evidence) -> Finding | None:
 
 def nested_as_expected(evidence: Evidence, phase: Phase) -> Finding | None:
     """The workload made the calls that its seed asks for, and each call has the right caller."""
-    finding = checks.executed_as_expected(evidence, phase)
-    if finding:
+    if finding := checks.executed_as_expected(evidence, phase):
         return finding
     span_of = {span.seq: span for span in evidence.spans(phase)}
     for name, want, call in evidence.call_pairs(phase):
@@ -260,9 +236,8 @@ def _place(want: workload.ExpectedCall) -> str:
 
 @once
 def aligned(evidence: Evidence, phase: Phase, user: User) -> dict[int, Aligned]:
-    executed = steps(
-        evidence.spans(phase), user.filter.names, framed(evidence, phase), unsure(evidence, phase)
-    )
+    executed = steps(evidence.spans(phase), user.filter.names, framed(evidence, phase),
+                     unsure(evidence, phase))
     return align(executed, user.trace.events, differ)
 
 
@@ -270,14 +245,11 @@ def nested_as_printed(evidence: Evidence, phase: Phase, user: User) -> Finding |
     where = f"{phase.name}, {user.directory}trace"
     trace = user.trace
     if trace.tracer != "function_graph":
-        return Finding(
-            f"{where}: it begins with '# tracer: {trace.tracer}', and must begin with '# tracer: "
-            f"function_graph'"
-        )
+        return Finding(f"{where}: it begins with '# tracer: {trace.tracer}', and must begin with "
+                       "'# tracer: function_graph'")
     if trace.unknown:
         return Finding(f"{where}: this is not a line of function_graph: '{trace.unknown[0]}'")
-    finding = _counts(where, user)
-    if finding:
+    if finding := _counts(where, user):
         return finding
     found = aligned(evidence, phase, user)
     finding = checks.parted(evidence, where, found)
@@ -308,20 +280,15 @@ def _counts(where: str, user: User) -> Finding | None:
             return Finding(
                 f"{where}, CPU {cpu}: {lost} events were lost in a buffer that has room for all")
         if counts.get("entries") != printed:
-            return Finding(
-                f"{where}, CPU {cpu}: stats counts {counts.get('entries')} entries, and {printed} "
-                f"are printed"
-            )
+            return Finding(f"{where}, CPU {cpu}: stats counts {counts.get('entries')} entries, and "
+                           f"{printed} are printed")
     return None
 
 
 def three_agree(evidence: Evidence) -> Finding | None:
-    return first_of(
-        within(
-            phase,
-            nested_as_expected(evidence, phase) or first_of(
-                nested_as_printed(evidence, phase, user) for user in stayed(phase)))
-        for phase in evidence.phases)
+    return first_of(within(phase, nested_as_expected(evidence, phase)
+                           or first_of(nested_as_printed(evidence, phase, user)
+                                       for user in stayed(phase))) for phase in evidence.phases)
 
 
 def _alignments(evidence: Evidence) -> Iterator[tuple[Phase, Aligned]]:
@@ -336,10 +303,9 @@ def values(evidence: Evidence) -> Finding | None:
         for step, event, _ in _returns(alignment):
             value = step.span.leaving.left.v[1] if step.span.leaving else None
             if value is not None and _number(event.value) != value:
-                return Finding(
-                    f"{phase.name}, {cpu_of(step.span)}: {step.span.name} returned {value:#x}, and "
-                    f"is "
-                    f"printed as '{event.line.strip()}'", seq=step.span.call.seq)
+                return Finding(f"{phase.name}, {cpu_of(step.span)}: {step.span.name} returned "
+                               f"{value:#x}, and is printed as '{event.line.strip()}'",
+                               seq=step.span.call.seq)
     return None
 
 
@@ -390,12 +356,10 @@ def _lasted(evidence: Evidence, phase: Phase, alignment: Aligned) -> Finding | N
             return Finding(
                 f"{phase.name}: a return is printed without a duration: '{event.line.strip()}'")
         if limits and not limits[0] - step_ns - event.unit < ns < limits[1] + step_ns + event.unit:
-            return Finding(
-                f"{phase.name}: {step.span.name} is printed with {ns / 1000:.3f} us; from its call "
-                f"site to its "
-                f"return {limits[0]} to {limits[1]} instructions ran, of 1 ns each: "
-                f"'{event.line.strip()}'",
-                seq=step.span.call.seq, kind=Defect.WRONG_DURATION)
+            return Finding(f"{phase.name}: {step.span.name} is printed with {ns / 1000:.3f} "
+                           f"us; from its call site to its return {limits[0]} to {limits[1]} "
+                           f"instructions ran, of 1 ns each: '{event.line.strip()}'",
+                           seq=step.span.call.seq, kind=Defect.WRONG_DURATION)
     return None
 
 
@@ -408,11 +372,10 @@ def sums(where: str, alignment: Aligned) -> Finding | None:
             return Finding(
                 f"{where}: a return is printed without a duration: '{event.line.strip()}'")
         if inner.get(step.span, 0) >= ns + event.unit:
-            return Finding(
-                f"{where}: {step.span.name} lasted {ns / 1000:.3f} us, and the calls that it made "
-                f"lasted "
-                f"{inner[step.span] / 1000:.3f} us: '{event.line.strip()}'", seq=step.span.call.seq,
-                kind=Defect.WRONG_DURATION)
+            return Finding(f"{where}: {step.span.name} lasted {ns / 1000:.3f} us, "
+                           f"and the calls that it made lasted {inner[step.span] / 1000:.3f} us: "
+                           f"'{event.line.strip()}'", seq=step.span.call.seq,
+                           kind=Defect.WRONG_DURATION)
         maker = step.span.maker
         while maker and maker not in printed:
             maker = maker.maker
@@ -451,9 +414,8 @@ def entries_end(evidence: Evidence, finding: Finding) -> str:
     if frames_fit(evidence):
         return ""
     for phase in evidence.on():
-        hits, traced = during(phase, evidence.truth.handlers), [
-            s for s in evidence.spans(phase) if s.name in phase.returning
-        ]
+        hits, traced = during(phase, evidence.truth.handlers), [s for s in evidence.spans(phase)
+                                                                if s.name in phase.returning]
         if hits and 10 * sum(s.seq > hits[-1].seq for s in traced) > 9 * len(traced):
             return RECURSION
     return ""

@@ -6,8 +6,6 @@ it jumps to such an instruction of the kernel, that instruction sets a value tha
 otherwise; _set_once() finds this.
 """
 
-from __future__ import annotations
-
 from grading.checks.checks import first_difference
 from grading.evidence.evidence import Evidence
 from grading.evidence.finding import Finding
@@ -21,15 +19,13 @@ def as_linked(evidence: Evidence) -> Finding | None:
         return _foreign(evidence, r)
     for r in evidence.truth.words:
         if not permitted(evidence, r.addr, r.word):
-            return Finding(
-                f"{evidence.kernel.name_at(r.addr)} held {r.word:08x} "
-                f"({evidence.kernel.disassemble(r.addr, r.word)}), which is neither the word that "
-                "was linked there nor one that a tracer writes", seq=r.seq)
+            return Finding(f"{evidence.kernel.name_at(r.addr)} held {r.word:08x} "
+                           f"({evidence.kernel.disassemble(r.addr, r.word)}), which is neither the "
+                           "word that was linked there nor one that a tracer writes", seq=r.seq)
     for r in evidence.truth.middle:
-        return Finding(
-            f"CPU {r.vcpu} left the tracer's callback at {evidence.kernel.name_at(r.addr)} without "
-            f"having entered it at its first instruction: "
-            "a jump into its middle is not a call", seq=r.seq)
+        return Finding(f"CPU {r.vcpu} left the tracer's callback at "
+                       f"{evidence.kernel.name_at(r.addr)} without having entered it at its first "
+                       "instruction: a jump into its middle is not a call", seq=r.seq)
     return _set_once(evidence) or _stored(evidence)
 
 
@@ -61,10 +57,8 @@ def _set_once(evidence: Evidence) -> Finding | None:
         if values.setdefault(r.addr, r.v[0]) != r.v[0]:
             return Finding(
                 f"{evidence.kernel.name_at(r.addr)} ({evidence.kernel.disassemble(r.addr)}) was "
-                f"executed with {r.v[0]:#x}, and before with "
-                f"{values[r.addr]:#x}: the kernel alone sets the exception vector and the page "
-                f"tables, once",
-                seq=r.seq)
+                f"executed with {r.v[0]:#x}, and before with {values[r.addr]:#x}: the kernel alone "
+                "sets the exception vector and the page tables, once", seq=r.seq)
     return None
 
 
@@ -72,16 +66,12 @@ def _foreign(evidence: Evidence, record: Record) -> Finding:
     (lo, hi), module = evidence.kernel.text, evidence.kernel.module_at(record.addr)
     if lo <= record.addr < hi or module:
         linked = (module or evidence.kernel).word(record.addr)
-        return Finding(
-            f"CPU {record.vcpu} executed {record.word:08x} "
-            f"({evidence.kernel.disassemble(record.addr, record.word)}) at "
-            f"{evidence.kernel.name_at(record.addr)}, where "
-            f"{linked:08x} was linked: this is not a call site, and must not change",
-            seq=record.seq)
-    return Finding(
-        f"CPU {record.vcpu} executed an instruction at {record.addr:#x}, which is outside of the "
-        f"kernel's text",
-        seq=record.seq)
+        return Finding(f"CPU {record.vcpu} executed {record.word:08x} "
+                       f"({evidence.kernel.disassemble(record.addr, record.word)}) "
+                       f"at {evidence.kernel.name_at(record.addr)}, where {linked:08x} was linked: "
+                       "this is not a call site, and must not change", seq=record.seq)
+    return Finding(f"CPU {record.vcpu} executed an instruction at {record.addr:#x}, which is "
+                   "outside of the kernel's text", seq=record.seq)
 
 
 def permitted(evidence: Evidence, address: int, word: int) -> bool:

@@ -1,7 +1,5 @@
 """Lab 7: checks of modules' call sites, trampolines and calls."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from errno import ERANGE, errorcode
 
@@ -37,10 +35,8 @@ def leads_to(evidence: Evidence, loaded: Loaded, address: int, word: int) -> int
 
 
 def loaded_of(visit: Visit, call: Call) -> Loaded | None:
-    return next(
-        (loaded
-         for loaded in visit.loaded if loaded.module.base <= call.site.address < loaded.module.end),
-        None)
+    return next((loaded for loaded in visit.loaded
+                 if loaded.module.base <= call.site.address < loaded.module.end), None)
 
 
 def far_calls(evidence: Evidence) -> Iterator[tuple[Loaded, Call]]:
@@ -93,9 +89,9 @@ def modules_at_rest(evidence: Evidence) -> Finding | None:
 
 def _changed(evidence: Evidence, loaded: Loaded, text: bytes, address: int) -> Finding:
     name = evidence.kernel.name_at(address)
-    return Finding(f"{_where(loaded)}: the word at {name} is wrong",
-                   site=word_lines(evidence.kernel, name, address, loaded.word(text, address),
-                                   loaded.module.word(address)))
+    site = word_lines(evidence.kernel, name, address, loaded.word(text, address),
+                      loaded.module.word(address))
+    return Finding(f"{_where(loaded)}: the word at {name} is wrong", site=site)
 
 
 def _where(loaded: Loaded) -> str:
@@ -115,13 +111,11 @@ def near_calls_stubs(evidence: Evidence) -> Finding | None:
             word = loaded.word(loaded.traced, site.address)
             target = calls(evidence, site.address, word)
             if target not in known:
-                return Finding(
-                    f"{_where(loaded)}: the site of {site.function.name} must call a stub of the "
-                    f"kernel",
-                    site=word_lines(evidence.kernel, site.function.name, site.address, word,
-                                    word)[:2],
-                    mistake="every-module-far"
-                    if target is not None and module.is_trampoline(target) else "")
+                return Finding(f"{_where(loaded)}: the site of {site.function.name} must call a "
+                               "stub of the kernel",
+                               site=word_lines(evidence.kernel, site.function.name, site.address,
+                                               word, word)[:2], mistake="every-module-far"
+                               if target is not None and module.is_trampoline(target) else "")
     return None
 
 
@@ -141,7 +135,8 @@ def trampolines_lead(evidence: Evidence) -> Finding | None:
                     f"{_where(loaded)}: trampoline {number}, at {at:#x}, {leads}; it must lead to "
                     f"ftrace_stub_{number}, {stub:#x}",
                     site=[evidence.kernel.disassemble(at + 4 * n, word)
-                          for n, word in enumerate(words)], mistake=_wrong_trampoline(evidence, target, stub))
+                          for n, word in enumerate(words)],
+                    mistake=_wrong_trampoline(evidence, target, stub))
     return _executed_trampolines(evidence)
 
 
@@ -151,8 +146,7 @@ def trampolines_computed(evidence: Evidence) -> Finding | None:
     asked = evidence.truth.asked(TRAMPOLINE_ENCODER, TRAMPOLINE_READER)
     return first_of(
         (_made if name == TRAMPOLINE_ENCODER else _read)(evidence, question, answer.v[0], seen)
-        for (name, question, answer), seen in zip(asked, evidence.truth.hits[TRAMPOLINE_WORDS])
-    )
+        for (name, question, answer), seen in zip(asked, evidence.truth.hits[TRAMPOLINE_WORDS]))
 
 
 def _words(seen: Record) -> Words:
@@ -165,15 +159,12 @@ def _made(evidence: Evidence, question: Record, returned: int, seen: Record) -> 
     isa, (ip, target), words = evidence.kernel.isa, question.v[:2], _words(seen)
     off, error = target - ip, -returned % (1 << 32)
     reached = isa.trampoline(ip, isa.trampoline_to(ip, target)) == target
-    said = (
-        f"{TRAMPOLINE_ENCODER}({ip:#x}, {target:#x}), {abs(off):#x} bytes "
-        f"{'back' if off < 0 else 'ahead'}, "
-    )
+    said = (f"{TRAMPOLINE_ENCODER}({ip:#x}, {target:#x}), {abs(off):#x} bytes "
+            f"{'back' if off < 0 else 'ahead'}, ")
     if error != (0 if reached else ERANGE):
-        return Finding(
-            f"{said}returned {f'-{errorcode[error]}' if error in errorcode else error}: it must "
-            f"return {0 if reached else '-ERANGE'}",
-            mistake="trampoline-wrong-reach", seq=question.seq)
+        return Finding(f"{said}returned {f'-{errorcode[error]}' if error in errorcode else error}: "
+                       f"it must return {0 if reached else '-ERANGE'}",
+                       mistake="trampoline-wrong-reach", seq=question.seq)
     if not reached:
         return Finding(f"{said}returned -ERANGE and stored words",
                        seq=question.seq) if any(words) else None
@@ -182,9 +173,8 @@ def _made(evidence: Evidence, question: Record, returned: int, seen: Record) -> 
         return None
     return Finding(
         f"{said}made words that {'are no trampoline' if led is None else f'lead to {led:#x}'}",
-        site=_shown(evidence, ip, words),
-        mistake="trampoline-off-by-a-page" if led is not None and abs(led - target) == PAGE else "",
-        seq=question.seq)
+        site=_shown(evidence, ip, words), mistake="trampoline-off-by-a-page"
+        if led is not None and abs(led - target) == PAGE else "", seq=question.seq)
 
 
 def _read(evidence: Evidence, question: Record, returned: int, seen: Record) -> Finding | None:
@@ -199,16 +189,13 @@ def _read(evidence: Evidence, question: Record, returned: int, seen: Record) -> 
     are, said = (f"lead to {at:#x}" if at is not None else "are no trampoline"
                  for at in (leads, found))
     return Finding(f"{TRAMPOLINE_READER} says that these words at {ip:#x} {said}; they {are}",
-                   site=_shown(evidence, ip, words),
-                   mistake="instructions-not-compared" if leads is None else "trampoline-misread",
-                   seq=question.seq)
+                   site=_shown(evidence, ip, words), mistake="instructions-not-compared"
+                   if leads is None else "trampoline-misread", seq=question.seq)
 
 
 def _shown(evidence: Evidence, ip: int, words: Words) -> list[str]:
-    return [
-        f"{word:08x}  {evidence.kernel.disassemble(ip + 4 * n, word)}"
-        for n, word in enumerate(words)
-    ]
+    return [f"{word:08x}  {evidence.kernel.disassemble(ip + 4 * n, word)}"
+            for n, word in enumerate(words)]
 
 
 def _executed_trampolines(evidence: Evidence) -> Finding | None:
@@ -216,12 +203,11 @@ def _executed_trampolines(evidence: Evidence) -> Finding | None:
     for r in evidence.truth.words:
         module = next((m for m in evidence.kernel.modules if m.has_trampoline(r.addr)), None)
         if module and r.addr not in evidence.kernel.site_at and module.word(r.addr):
-            return Finding(
-                f"{module.name}: CPU {r.vcpu} executed another word in a trampoline than the one "
-                "that leads to its stub",
-                site=word_lines(evidence.kernel,
-                                f"trampoline {(r.addr - module.room) // TRAMPOLINE}", r.addr, r.word,
-                                module.word(r.addr)), seq=r.seq)
+            return Finding(f"{module.name}: CPU {r.vcpu} executed another word in a trampoline "
+                           "than the one that leads to its stub",
+                           site=word_lines(evidence.kernel,
+                                           f"trampoline {(r.addr - module.room) // TRAMPOLINE}",
+                                           r.addr, r.word, module.word(r.addr)), seq=r.seq)
     return None
 
 
@@ -267,8 +253,7 @@ def runs_as_expected(evidence: Evidence, name: str, window: Window, runs: list[s
             at = first_difference(got, names)
             return Finding(
                 f"{name}: call {at} of '{run.command}' is not the one that follows from the seed",
-                side_by_side(got, names, at), ("executed", "expected"),
-                seq=seq_at(near, at))
+                side_by_side(got, names, at), ("executed", "expected"), seq=seq_at(near, at))
         executed.remove(same)
         if want.line not in output:
             return Finding(f"{name}: '{run.command}' must print '{want.line}'")
@@ -281,10 +266,8 @@ def traced_as_executed(evidence: Evidence, name: str, trace: FunctionTrace | Non
     if trace is None or trace.in_buffer < 0:
         return Finding(f"{name}: no trace was printed")
     if trace.in_buffer != len(trace.events) or trace.overrun:
-        return Finding(
-            f"{name}: the header of the trace counts {trace.in_buffer} entries of {trace.written}, "
-            f"and {len(trace.events)} are printed"
-        )
+        return Finding(f"{name}: the header of the trace counts {trace.in_buffer} entries of "
+                       f"{trace.written}, and {len(trace.events)} are printed")
     found: dict[int, Alignment[Executed, FunctionEvent]] = align(
         by_cpu(Executed(c, c.seq, c.vcpu) for c in executed), trace.events, differ)
     for alignment in found.values():
@@ -293,9 +276,8 @@ def traced_as_executed(evidence: Evidence, name: str, trace: FunctionTrace | Non
     return first_of(in_time(name, a) for a in found.values())
 
 
-def _diverged(
-    evidence: Evidence, name: str, alignment: Alignment[Executed, FunctionEvent]
-) -> Finding:
+def _diverged(evidence: Evidence, name: str,
+              alignment: Alignment[Executed, FunctionEvent]) -> Finding:
     d = alignment.divergence
     assert d
     seq = d.executed[d.executed_at].seq if d.executed_at < len(d.executed) else None
@@ -310,12 +292,9 @@ def registers_kept(evidence: Evidence, call: Call) -> Finding | None:
     """After its site the function continues with its caller's registers."""
     if not call.landed or call.landed.addr != call.site.address + 4:
         return Finding(f"{call.name} did not continue after its call site", seq=call.seq)
-    changed = evidence.lost(call)
-    if changed:
-        return Finding(
-            f"{call.name}: {', '.join(evidence.isa.names[n] for n in changed)} changed between the "
-            f"call site and the instruction after it",
-            seq=call.seq)
+    if changed := evidence.lost(call):
+        return Finding(f"{call.name}: {', '.join(evidence.isa.names[n] for n in changed)} changed "
+                       "between the call site and the instruction after it", seq=call.seq)
     return None
 
 

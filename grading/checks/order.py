@@ -7,8 +7,6 @@ kernel's own functions do not promise to contain one. A store with release seman
 barrier before it.
 """
 
-from __future__ import annotations
-
 import re
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator
@@ -39,8 +37,7 @@ class Step:
 def words(record: Record) -> list[Record]:
     """A store, as stores of at most 8 bytes."""
     return [record] if record.size <= 8 else [
-        record._replace(size=8, v=(record.v[0] + 8 * n, record.v[1 + n], 0, 0)) for n in range(2)
-    ]
+        record._replace(size=8, v=(record.v[0] + 8 * n, record.v[1 + n], 0, 0)) for n in range(2)]
 
 
 @once
@@ -61,10 +58,9 @@ def steps(evidence: Evidence) -> list[Step]:
 def barrier(evidence: Evidence, who: Record, first: int, last: int, kind: int = STORES) -> bool:
     """Did the thread of `who` execute a barrier of the handed-in code between two records?"""
     code = ordered_code(evidence.kernel)
-    return any(
-        f.context == who.context and evidence.isa.orders(f.word, kind) and any(lo <= f.addr < hi
-                                                                               for lo, hi in code)
-        for f in between(evidence.truth.fences, first, last))
+    return any(f.context == who.context
+               and evidence.isa.orders(f.word, kind) and any(lo <= f.addr < hi for lo, hi in code)
+               for f in between(evidence.truth.fences, first, last))
 
 
 def published(evidence: Evidence, what: Record, last: int) -> bool:
@@ -111,15 +107,13 @@ def _ops(evidence: Evidence) -> Ops:
     kernel = evidence.kernel
     fields, own = (kernel.members(name) for name in ("ftrace_ops", "ftrace_filter"))
     fields = fields | {name: fields["filter"] + at for name, at in own.items() if name}
-    return Ops(fields[""], {name: at
-                            for name, at in fields.items() if name not in ("", "filter")},
+    return Ops(fields[""], {name: at for name, at in fields.items() if name not in ("", "filter")},
                kernel.symbol("hand_ops"), kernel.extent("ftrace_slots"), kernel.symbol("ops_list"))
 
 
 def _typed(evidence: Evidence, pattern: str) -> Iterator[tuple[Step, re.Match[str]]]:
     for step in steps(evidence):
-        match = re.fullmatch(pattern, step.line)
-        if match:
+        if match := re.fullmatch(pattern, step.line):
             yield step, match
 
 
@@ -129,11 +123,9 @@ def ops_published(evidence: Evidence) -> Finding | None:
     ops, seen = _ops(evidence), 0
     for step, match in _typed(evidence, r"op (\d) (?:see|add|patch) .*"):
         op = ops.hands + int(match[1]) * ops.size
-        sites = between(evidence.truth.stores, step.first, step.last)
-        if sites:
+        if sites := between(evidence.truth.stores, step.first, step.last):
             seen += 1
-            wrong = _op_published(evidence, ops, step, op, sites)
-            if wrong:
+            if wrong := _op_published(evidence, ops, step, op, sites):
                 return wrong
     return None if seen else Finding("no op was registered while the observer recorded stores")
 
@@ -145,30 +137,23 @@ def _op_published(evidence: Evidence, ops: Ops, step: Step, op: int,
     if not link:
         return Finding(f"'{line}' registered an op, and no store linked it into ops_list",
                        mistake="published-too-late")
-    late = next((r for r in own if r.seq > link.seq), None)
-    if late:
-        return Finding(
-            f"'{line}' linked the op into ops_list, and stored op->{ops.of(op, late)} afterwards: "
-            f"an event on another CPU may find the op "
-            "incomplete", seq=late.seq)
+    if late := next((r for r in own if r.seq > link.seq), None):
+        return Finding(f"'{line}' linked the op into ops_list, and stored op->{ops.of(op, late)} "
+                       "afterwards: an event on another CPU may find the op incomplete",
+                       seq=late.seq)
     if not published(evidence, link, before(own, link.seq, step.first)):
-        return Finding(
-            f"'{line}' filled the op and linked it into ops_list without an smp_wmb() between: "
-            f"another CPU may find the op before "
-            "its members", seq=link.seq)
+        return Finding(f"'{line}' filled the op and linked it into ops_list without an smp_wmb() "
+                       "between: another CPU may find the op before its members", seq=link.seq)
     found = [r for r in step.writes if r is link or inside(r, ops.slots)]
-    late = next((r for r in found if r.seq > sites[0].seq), None)
-    if late:
+    if late := next((r for r in found if r.seq > sites[0].seq), None):
         where = "ops_list" if late is link else "ftrace_slots"
-        return Finding(
-            f"'{line}' wrote call sites, and stored into {where} afterwards: the op must be "
-            f"published before a site calls it",
-            seq=late.seq, mistake="published-too-late")
+        return Finding(f"'{line}' wrote call sites, and stored into {where} afterwards: the op "
+                       "must be published before a site calls it", seq=late.seq,
+                       mistake="published-too-late")
     if not barrier(evidence, link, found[-1].seq, sites[0].seq):
-        return Finding(
-            f"'{line}' stored into ops_list and ftrace_slots, then wrote the first call site, "
-            f"without an smp_wmb() between: a CPU may "
-            "call the stub before it sees the op", seq=sites[0].seq)
+        return Finding(f"'{line}' stored into ops_list and ftrace_slots, then wrote the first call "
+                       "site, without an smp_wmb() between: a CPU may call the stub before it sees "
+                       "the op", seq=sites[0].seq)
     return None
 
 
@@ -177,10 +162,8 @@ def ops_withdrawn(evidence: Evidence) -> Finding | None:
     reuse its slot."""
     ops, seen = _ops(evidence), 0
     for step, _ in _typed(evidence, r"op \d off"):
-        listed = [
-            r.seq for r in step.writes if r.v[0] == ops.head or any(
-                ops.of(ops.hands + n * ops.size, r) == "next" for n in range(OPS))
-        ]
+        listed = [r.seq for r in step.writes if r.v[0] == ops.head
+                  or any(ops.of(ops.hands + n * ops.size, r) == "next" for n in range(OPS))]
         sites, slots = between(evidence.truth.stores, step.first,
                                step.last), [r for r in step.writes if inside(r, ops.slots)]
         if not sites:
@@ -189,16 +172,13 @@ def ops_withdrawn(evidence: Evidence) -> Finding | None:
         gone = max([*listed, sites[-1].seq])
         waited = waits(evidence, gone, step.last)
         if not waited:
-            return Finding(
-                f"'{step.line}' took an op out of ops_list, restored its call sites, and did not "
-                f"call {GRACE} afterwards: another CPU may still be in "
-                "the op's callback when the op is freed", seq=gone)
-        early = next((r for r in slots if r.seq < waited), None)
-        if early:
-            return Finding(
-                f"'{step.line}' changed the op's slot before {GRACE} was called: another CPU may "
-                f"be in the stub, and load one word of the slot before "
-                "the change and the other after it", seq=early.seq)
+            return Finding(f"'{step.line}' took an op out of ops_list, restored its call sites, "
+                           f"and did not call {GRACE} afterwards: another CPU may still be in the "
+                           "op's callback when the op is freed", seq=gone)
+        if early := next((r for r in slots if r.seq < waited), None):
+            return Finding(f"'{step.line}' changed the op's slot before {GRACE} was called: "
+                           "another CPU may be in the stub, and load one word of the slot before "
+                           "the change and the other after it", seq=early.seq)
     return None if seen else Finding("no op was unregistered while the observer recorded stores")
 
 
@@ -220,12 +200,9 @@ def filter_replaced(evidence: Evidence) -> Finding | None:
 def _filled(evidence: Evidence, step: Step, stored: Record) -> Finding | None:
     hi = evidence.kernel.symbol("_end")
     filled = [r for r in step.writes if not evidence.kernel.text[0] <= r.v[0] < hi]
-    late = next((r for r in filled if r.seq > stored.seq), None)
-    if late:
-        return Finding(
-            f"'{step.line}' published a hash, and stored into it afterwards: an event may search "
-            f"it before it is complete",
-            seq=late.seq)
+    if late := next((r for r in filled if r.seq > stored.seq), None):
+        return Finding(f"'{step.line}' published a hash, and stored into it afterwards: an event "
+                       "may search it before it is complete", seq=late.seq)
     if filled and not published(evidence, stored, filled[-1].seq):
         return Finding(f"'{step.line}' filled a hash and published it without an smp_wmb() between",
                        seq=stored.seq)
@@ -235,19 +212,16 @@ def _filled(evidence: Evidence, step: Step, stored: Record) -> Finding | None:
 def _replaced(evidence: Evidence, step: Step, stored: Record, old: int) -> Finding | None:
     sites = between(evidence.truth.stores, step.first, step.last)
     if sites[0].seq < stored.seq:
-        return Finding(
-            f"'{step.line}' wrote call sites before it published the hash in which the list looks "
-            f"for their functions",
-            seq=stored.seq, mistake="published-too-late")
+        return Finding(f"'{step.line}' wrote call sites before it published the hash in which the "
+                       "list looks for their functions", seq=stored.seq,
+                       mistake="published-too-late")
     waited = waits(evidence, max(stored.seq, sites[-1].seq), step.last)
-    freed = next(
-        (r for r in between(evidence.truth.hits["kfree"], stored.seq, step.last) if r.v[0] == old),
-        None)
+    freed = next((r for r in between(evidence.truth.hits["kfree"], stored.seq, step.last)
+                  if r.v[0] == old), None)
     if not waited or freed and freed.seq < waited:
-        return Finding(
-            f"'{step.line}' replaced the hash of a registered op, and did not call {GRACE} before "
-            f"the old one was freed: another CPU may "
-            "still search it", seq=(freed or stored).seq)
+        return Finding(f"'{step.line}' replaced the hash of a registered op, and did not call "
+                       f"{GRACE} before the old one was freed: another CPU may still search it",
+                       seq=(freed or stored).seq)
     return None
 
 
@@ -271,22 +245,18 @@ def stacks_in_time(evidence: Evidence) -> Finding | None:
                              step.last) if sites else ():
             begun += 1
             if sites[0].seq < begin.seq:
-                return Finding(
-                    f"'{step.line}' wrote call sites, and called shadow_users_begin afterwards: "
-                    f"the first traced calls find no shadow stack",
-                    seq=begin.seq)
+                return Finding(f"'{step.line}' wrote call sites, and called shadow_users_begin "
+                               "afterwards: the first traced calls find no shadow stack",
+                               seq=begin.seq)
         for end in between(evidence.truth.hits["shadow_users_end"], step.first,
                            step.last) if sites else ():
             ended += 1
             if sites[-1].seq > end.seq or not waits(evidence, sites[-1].seq, end.seq):
-                return Finding(
-                    f"'{step.line}' called shadow_users_end before the call sites were nops and "
-                    f"{GRACE} had been called: a CPU may be about "
-                    "to push a frame", seq=end.seq)
-    return None if begun and ended else Finding(
-        "no first user was registered, or no last one unregistered, while the observer recorded "
-        "stores"
-    )
+                return Finding(f"'{step.line}' called shadow_users_end before the call sites were "
+                               f"nops and {GRACE} had been called: a CPU may be about to push a "
+                               "frame", seq=end.seq)
+    return None if begun and ended else Finding("no first user was registered, or no last one "
+                                                "unregistered, while the observer recorded stores")
 
 
 def _unregistered(evidence: Evidence, step: Step, seq: int) -> Record | None:
@@ -298,30 +268,22 @@ def _birth(evidence: Evidence, step: Step, user: Record, offset: int, where: str
     """The user's birth is stored before `user`, the store after which events find the user."""
     births = [r for r in step.writes if r.v[0] == user.v[1] + offset]
     if not births or births[0].seq > user.seq:
-        return Finding(
-            f"'{step.line}' stored a user of function_graph into {where} before its birth: an "
-            f"event on another CPU may take it for an "
-            "older user", seq=user.seq)
+        return Finding(f"'{step.line}' stored a user of function_graph into {where} before its "
+                       "birth: an event on another CPU may take it for an older user", seq=user.seq)
     if births[-1].seq > user.seq:
-        return Finding(
-            f"'{step.line}' stored a user of function_graph into {where}, and changed its birth "
-            f"afterwards",
-            seq=births[-1].seq)
+        return Finding(f"'{step.line}' stored a user of function_graph into {where}, and changed "
+                       "its birth afterwards", seq=births[-1].seq)
     if not published(evidence, user, births[-1].seq):
-        return Finding(
-            f"'{step.line}' stored a user's birth, then the user into {where}, without an "
-            f"smp_wmb() between",
-            seq=user.seq)
+        return Finding(f"'{step.line}' stored a user's birth, then the user into {where}, without "
+                       "an smp_wmb() between", seq=user.seq)
     return None
 
 
 def user_in_time(evidence: Evidence) -> Finding | None:
     """Lab 5: the one user is complete before events find it, and a grace period passes after they
     no longer do."""
-    place, birth = (
-        evidence.kernel.symbol("graph_user"),
-        evidence.kernel.members("fgraph_ops")["birth"],
-    )
+    place, birth = (evidence.kernel.symbol("graph_user"),
+                    evidence.kernel.members("fgraph_ops")["birth"])
     came = left = 0
     for step in steps(evidence):
         for user in (r for r in step.writes if r.v[0] == place):
@@ -329,16 +291,13 @@ def user_in_time(evidence: Evidence) -> Finding | None:
             wrong = _birth(evidence, step, user, birth, "graph_user") if user.v[1] else None
             came, left = came + bool(user.v[1]), left + bool(end)
             if end and not user.v[1] and not waits(evidence, user.seq, end.seq):
-                wrong = Finding(
-                    f"'{step.line}' cleared graph_user, and unregister_ftrace_graph returned "
-                    f"without a call of {GRACE} after it: another CPU may "
-                    "be in the user's handler", seq=user.seq)
+                wrong = Finding(f"'{step.line}' cleared graph_user, and unregister_ftrace_graph "
+                                f"returned without a call of {GRACE} after it: another CPU may be "
+                                "in the user's handler", seq=user.seq)
             if wrong:
                 return wrong
-    return None if came and left else Finding(
-        "no user was registered, or none unregistered, while the observer recorded stores to "
-        "graph_user"
-    )
+    return None if came and left else Finding("no user was registered, or none unregistered, while "
+                                              "the observer recorded stores to graph_user")
 
 
 # ---- lab 6: many users
@@ -366,8 +325,7 @@ def _users(evidence: Evidence) -> Users:
     of = k.members("fgraph_single")
     return Users(k.extent("fgraph_array"), k.symbol("fgraph_slots"), k.symbol("fgraph_stamp"),
                  single + of["users"], (single + of["private"], single + of["ret"]),
-                 k.symbol("fgraph_stub"),
-                 k.members("fgraph_ops")["birth"])
+                 k.symbol("fgraph_stub"), k.members("fgraph_ops")["birth"])
 
 
 def users_in_time(evidence: Evidence) -> Finding | None:
@@ -386,10 +344,8 @@ def users_in_time(evidence: Evidence) -> Finding | None:
             if wrong:
                 return wrong
     if not (came and left):
-        return Finding(
-            "no user was registered, or none unregistered, while the observer recorded stores to "
-            "fgraph_array"
-        )
+        return Finding("no user was registered, or none unregistered, while the observer recorded "
+                       "stores to fgraph_array")
     return _slots_fit(evidence, users)
 
 
@@ -416,22 +372,17 @@ def _stamped(evidence: Evidence, step: Step, slot: Record, users: Users) -> Find
     """The slot and fgraph_slots are stored before the stamp."""
     stamps = [r for r in step.writes if r.v[0] == users.stamp]
     if not stamps or stamps[0].seq < slot.seq:
-        return Finding(
-            f"'{step.line}' stored a user into its slot, and did not store fgraph_stamp "
-            f"afterwards: an event that reads the new stamp may not "
-            "find the user", seq=slot.seq)
+        return Finding(f"'{step.line}' stored a user into its slot, and did not store fgraph_stamp "
+                       "afterwards: an event that reads the new stamp may not find the user",
+                       seq=slot.seq)
     rest = [r for r in step.writes if r.v[0] == users.slots or inside(r, users.array)]
-    late = next((r for r in rest if r.seq > stamps[0].seq), None)
-    if late:
-        return Finding(
-            f"'{step.line}' stored the new fgraph_stamp, and the slot or fgraph_slots afterwards: "
-            f"an event that reads the new stamp may not find "
-            "the user", seq=late.seq)
+    if late := next((r for r in rest if r.seq > stamps[0].seq), None):
+        return Finding(f"'{step.line}' stored the new fgraph_stamp, and the slot or fgraph_slots "
+                       "afterwards: an event that reads the new stamp may not find the user",
+                       seq=late.seq)
     if not published(evidence, stamps[0], rest[-1].seq):
-        return Finding(
-            f"'{step.line}' stored a user into its slot, then the stamp, without an smp_wmb() "
-            f"between",
-            seq=stamps[0].seq)
+        return Finding(f"'{step.line}' stored a user into its slot, then the stamp, without an "
+                       "smp_wmb() between", seq=stamps[0].seq)
     return None
 
 
@@ -441,10 +392,9 @@ def _left(evidence: Evidence, step: Step, slot: Record) -> Finding | None:
         return None
     stores: list[Record] = between(evidence.truth.stores, step.first, step.last)
     if not waits(evidence, max(before(stores, end.seq, slot.seq), slot.seq), end.seq):
-        return Finding(
-            f"'{step.line}' took a user out of its slot, and unregister_ftrace_graph returned "
-            f"without a call of {GRACE} after it: another CPU may "
-            "be in the user's handler", seq=slot.seq)
+        return Finding(f"'{step.line}' took a user out of its slot, and unregister_ftrace_graph "
+                       f"returned without a call of {GRACE} after it: another CPU may be in the "
+                       "user's handler", seq=slot.seq)
     return None
 
 
@@ -453,27 +403,23 @@ def shortcut_in_time(evidence: Evidence) -> Finding | None:
     after it is turned off."""
     users, on, seen = _users(evidence), None, 0
     for step in steps(evidence):
-        shared = [
-            r for r in step.writes
-            if inside(r, users.array) or r.v[0] in (*users.named, *users.direct_data)
-        ]
+        shared = [r for r in step.writes
+                  if inside(r, users.array) or r.v[0] in (*users.named, *users.direct_data)]
         for r in (r for r in step.writes if r.v[0] == users.direct):
             if r.v[1]:
                 seen, on = seen + 1, step
                 data = before((w for w in shared if w.v[0] in users.direct_data), step.last, 0)
                 if data and not waits(evidence, data, r.seq):
-                    return Finding(
-                        f"'{step.line}' stored what the shortcut of a single user needs, and then "
-                        f"fgraph_single.users, without a call of {GRACE} "
-                        "between: another CPU may take the shortcut and load the old values",
-                        seq=r.seq)
+                    return Finding(f"'{step.line}' stored what the shortcut of a single "
+                                   "user needs, and then fgraph_single.users, without a call of "
+                                   f"{GRACE} between: another CPU may take the shortcut and load "
+                                   "the old values", seq=r.seq)
             elif on:
                 on, after = None, next((w.seq for w in shared if w.seq > r.seq), step.last)
                 if not waits(evidence, r.seq, after):
-                    return Finding(
-                        f"'{step.line}' set fgraph_single.users to 0 and changed the users without "
-                        f"a call of {GRACE} between: another CPU may be "
-                        "on the shortcut", seq=r.seq)
+                    return Finding(f"'{step.line}' set fgraph_single.users to 0 and changed the "
+                                   f"users without a call of {GRACE} between: another CPU may be "
+                                   "on the shortcut", seq=r.seq)
     return None if seen else Finding(
         "no single user had the shortcut while the observer recorded stores")
 
@@ -482,8 +428,7 @@ def dead_or_unused(evidence: Evidence) -> Finding | None:
     """Registering stores the user, then reads ftrace_graph_dead; find_frame sets that flag, then
     hides all users. With a full barrier between, at least one of the two sees the other's store."""
     users, dead = _users(evidence), evidence.kernel.symbol("ftrace_graph_dead")
-    wrong = _given_up(evidence, users)
-    if wrong:
+    if wrong := _given_up(evidence, users):
         return wrong
     looks = [r for r in evidence.truth.writes if r.kind == Kind.READ and r.v[0] == dead]
     seen = 0
@@ -494,10 +439,9 @@ def dead_or_unused(evidence: Evidence) -> Finding | None:
                         None)
             if not look or not barrier(evidence, r, r.seq, look.seq, STORES | LOADS):
                 name = "fgraph_slots" if r.v[0] == users.slots else "fgraph_single.users"
-                return Finding(
-                    f"'{step.line}' stored {name}, and did not read ftrace_graph_dead afterwards "
-                    f"with an smp_mb() between: a CPU that ends graph tracing "
-                    "at the same time may not be noticed", seq=r.seq)
+                return Finding(f"'{step.line}' stored {name}, and did not read ftrace_graph_dead "
+                               "afterwards with an smp_mb() between: a CPU that ends graph tracing "
+                               "at the same time may not be noticed", seq=r.seq)
     return None if seen else Finding(
         "no user was registered while the observer recorded stores to fgraph_slots")
 
@@ -507,15 +451,13 @@ def _given_up(evidence: Evidence, users: Users) -> Finding | None:
     for stop in evidence.truth.hits["ftrace_graph_stop"][:1]:
         until = next((r.seq for r in evidence.truth.handlers if r.seq > stop.seq), NEVER)
         for name, at in (("fgraph_single.users", users.direct), ("fgraph_slots", users.slots)):
-            store = next(
-                (r for r in between(evidence.truth.writes, stop.seq, until)
-                 if r.kind == Kind.WRITE and r.v[:2] == (at, 0) and r.context == stop.context),
-                None)
+            store = next((r for r in between(evidence.truth.writes, stop.seq, until)
+                          if r.kind == Kind.WRITE and r.v[:2] == (at, 0)
+                          and r.context == stop.context), None)
             if not store or not barrier(evidence, store, stop.seq, store.seq, STORES | LOADS):
-                return Finding(
-                    f"a frame was bad, and after ftrace_graph_stop {name} was not set to 0 with an "
-                    f"smp_mb() before: a user that registers at the same time "
-                    "may be called", seq=stop.seq)
+                return Finding(f"a frame was bad, and after ftrace_graph_stop {name} was not set "
+                               "to 0 with an smp_mb() before: a user that registers at the same "
+                               "time may be called", seq=stop.seq)
     return None
 
 
@@ -548,9 +490,8 @@ def stamp_first(evidence: Evidence) -> Finding | None:
             stamp = stamps.pop(r.context)
             if (not evidence.isa.acquires(stamp.word)
                     and not barrier(evidence, r, stamp.seq, r.seq, LOADS)):
-                return Finding(
-                    "ftrace_graph_func read fgraph_stamp, then the slots, without an smp_rmb() "
-                    "between: it may read a slot as it was before "
-                    "that stamp", seq=r.seq)
+                return Finding("ftrace_graph_func read fgraph_stamp, then the slots, without an "
+                               "smp_rmb() between: it may read a slot as it was before that stamp",
+                               seq=r.seq)
     return None if seen else Finding(
         "ftrace_graph_func was not seen to read fgraph_stamp, then the slots")

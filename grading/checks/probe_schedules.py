@@ -5,8 +5,6 @@ Each call executes the probed instruction exactly once, in place or in a slot; o
 the new function. The runs of handlers are in the observer's log, with the probe's number.
 """
 
-from __future__ import annotations
-
 from grading.checks.checks import first_of
 from grading.checks.schedule_checks import Wrong, first_wrong, was_left
 from grading.evidence.evidence import Evidence, between, during
@@ -35,33 +33,26 @@ def _piecewise(evidence: Evidence, run: ScheduleRun) -> Finding | None:
     change, kernel = run.schedule.change, evidence.kernel
     new = [probes.body(kernel, name) for name in (probes.NEW_TRACED, probes.NEW_SECOND)]
     old = [probes.body(kernel, name) for name in (CALLED, probes.SECOND)]
-    log = [
-        r for r in during(run, evidence.truth.hits["step"])
-        if r.vcpu == CALLER and r.addr in (*new, *old)
-    ]
+    log = [r for r in during(run, evidence.truth.hits["step"])
+           if r.vcpu == CALLER and r.addr in (*new, *old)]
     for first, second in zip(log, log[1:]):
         is_new = first.addr == new[0], second.addr == new[1]
         if first.addr in (old[0], new[0]) and second.addr in (old[1], new[1]) and is_new == (
             (True, False) if change.comes else (False, True)):
-            return Finding(
-                f"{run.schedule}: while {change.ends} ran, another CPU called "
-                f"{kernel.name_at(first.addr).partition('+')[0]}, and then "
-                f"{kernel.name_at(second.addr).partition('+')[0]}: all functions of a patch change "
-                f"at once",
-                seq=second.seq, mistake="patch-switched-piecewise", schedule=str(run.schedule))
+            return Finding(f"{run.schedule}: while {change.ends} ran, another "
+                           f"CPU called {kernel.name_at(first.addr).partition('+')[0]}, and then "
+                           f"{kernel.name_at(second.addr).partition('+')[0]}: all functions of a "
+                           "patch change at once", seq=second.seq,
+                           mistake="patch-switched-piecewise", schedule=str(run.schedule))
     return None
 
 
 def _hits(evidence: Evidence, run: ScheduleRun, call: Call) -> list[Record]:
     """The hits on the CPU that makes the calls, from this call to the next one."""
-    later = [
-        c.seq for c in during(run, evidence.truth.calls)
-        if c.name == CALLED and c.vcpu == CALLER and c.seq > call.seq
-    ]
-    return [
-        r for r in between(evidence.truth.hits["step"], call.seq, min(later, default=run.last))
-        if r.vcpu == CALLER
-    ]
+    later = [c.seq for c in during(run, evidence.truth.calls)
+             if c.name == CALLED and c.vcpu == CALLER and c.seq > call.seq]
+    return [r for r in between(evidence.truth.hits["step"], call.seq, min(later, default=run.last))
+            if r.vcpu == CALLER]
 
 
 def _call_wrong(evidence: Evidence, run: ScheduleRun, call: Call, ended: int) -> Wrong | None:
@@ -79,22 +70,17 @@ def _call_wrong(evidence: Evidence, run: ScheduleRun, call: Call, ended: int) ->
     may = change.stays | change.comes | (frozenset() if call.seq > ended else change.goes)
     for number in sorted({*ran, *must}):
         if number not in may:
-            return (
-                f"{_name(number)} was in effect for a call that began after {change.ends} had "
-                f"returned",
-                call.seq)
+            return (f"{_name(number)} was in effect for a call that began after {change.ends} had "
+                    "returned", call.seq)
         if ran.count(number) != 1:
             return f"{_name(number)} was in effect {ran.count(number)} times for one call", call.seq
     if call.seq > ended and change.comes and change.line.endswith(
             "post") and [r.v[0] for r in after] != [*change.comes]:
-        return (
-            f"the post handler of {_name(min(change.comes))} ran {len(after)} times for a call "
-            f"that began after {change.ends} had returned",
-            call.seq)
-    late = [
-        r for r in (*handled, *after, *new, *(r for r in hits if r.addr in slots))
-        if r.seq > ended > call.seq and not (r in new and was_left(evidence, call, ended, r.addr))
-    ]
+        return (f"the post handler of {_name(min(change.comes))} ran {len(after)} times for a call "
+                f"that began after {change.ends} had returned", call.seq)
+    late = [r for r in (*handled, *after, *new, *(r for r in hits if r.addr in slots))
+            if r.seq > ended > call.seq
+            and not (r in new and was_left(evidence, call, ended, r.addr))]
     if late and change.goes and not change.stays:
         return (f"{change.ends} returned while another CPU was still about to execute "
                 f"{kernel.name_at(late[0].addr)}"), late[0].seq

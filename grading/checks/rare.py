@@ -4,8 +4,6 @@ does (kern/apps/rare.c).
 The checks use only call sites, handlers and shadow stacks as the observer logged them.
 """
 
-from __future__ import annotations
-
 import errno
 
 from grading.checks.frames import WORDS
@@ -84,16 +82,13 @@ def own_calls(evidence: Evidence) -> Finding | None:
     told = [t for t in _told(evidence) if t[1] in ("rare_inner", "rare_outer") and t[2] < begin]
     inner = next((seq for _, name, seq in told if name == "rare_inner"), None)
     if inner is not None:
-        return Finding(
-            "a handler of function_graph called a traced function, rare_inner, and was called for "
-            "it: a CPU that is already in the tracer, in the "
-            "same context, must not trace the call", mistake=OWN_CALLS, seq=inner)
+        return Finding("a handler of function_graph called a traced function, rare_inner, and was "
+                       "called for it: a CPU that is already in the tracer, in the same context, "
+                       "must not trace the call", mistake=OWN_CALLS, seq=inner)
     if "rare_outer" in calls(evidence) and [t[:2] for t in told] != [("rare_entry", "rare_outer"),
                                                                      ("rare_return", "rare_outer")]:
-        return Finding(
-            "rare_outer was called once, and its user calls a traced function in both handlers; "
-            "the user must be called for one entry and one return"
-        )
+        return Finding("rare_outer was called once, and its user calls a traced function in both "
+                       "handlers; the user must be called for one entry and one return")
     return None
 
 
@@ -105,18 +100,14 @@ def refused(evidence: Evidence) -> Finding | None:
         got = r.v[1] - (r.v[1] >> 63 << 64)
         if got != -error:
             said = errno.errorcode.get(-got, str(got)) if got else "0"
-            ended = any(
-                stop.seq > _bad_since(evidence) for stop in evidence.truth.hits["ftrace_graph_stop"]
-            )
-            return Finding(
-                f"{what}: register_ftrace_graph must return -{errno.errorcode[error]}, and "
-                f"returned {'-' if got < 0 else ''}{said}",
-                mistake=mistake if ended else "", seq=r.seq)
+            ended = any(stop.seq > _bad_since(evidence)
+                        for stop in evidence.truth.hits["ftrace_graph_stop"])
+            return Finding(f"{what}: register_ftrace_graph must return -{errno.errorcode[error]}, "
+                           f"and returned {'-' if got < 0 else ''}{said}",
+                           mistake=mistake if ended else "", seq=r.seq)
         if error == errno.ENOSPC and r.v[2]:
-            return Finding(
-                f"{what}: it was refused, and threads still have shadow stacks although no user is "
-                f"registered",
-                mistake=mistake, seq=r.seq)
+            return Finding(f"{what}: it was refused, and threads still have shadow stacks although "
+                           "no user is registered", mistake=mistake, seq=r.seq)
     return None
 
 
@@ -137,10 +128,8 @@ def walks(evidence: Evidence) -> Finding | None:
     if "rare_outer" not in calls(evidence) or evidence.why and len(found) < len(WALKS):
         return None
     if len(found) != len(WALKS):
-        return Finding(
-            f"at one call the two handlers of a user and an op walk the stack: {len(found)} of "
-            f"these {len(WALKS)} walks were seen"
-        )
+        return Finding("at one call the two handlers of a user and an op walk the stack: "
+                       f"{len(found)} of these {len(WALKS)} walks were seen")
     first = found[0][0].seq
     call = [c for c in evidence.truth.calls if c.name == "rare_outer" and c.seq < first][-1]
     for (who, gate, by, patched), walk in zip(WALKS, found):
@@ -155,16 +144,12 @@ def walks(evidence: Evidence) -> Finding | None:
                 stack) or stack[home] != caller or by == LINK and names[at + 1] != "rare_outer":
             seen = " < ".join(map(evidence.kernel.name_at, stack))
             return Finding(
-                f"rare_outer was called by {evidence.kernel.name_at(call.parent)}, and {who} "
-                f"walked the stack{' by its frame records' if by == LINK else ''}. "
+                f"rare_outer was called by {evidence.kernel.name_at(call.parent)}, "
+                f"and {who} walked the stack{' by its frame records' if by == LINK else ''}. "
                 f"The walk must show {gate}, {'rare_outer ' if by == LINK else ''}and "
-                f"{patched or 'that caller'}; it showed {seen}",
-                seq=walk[0].seq)
-    return (
-        _assembly_between(evidence, found)
-        if evidence.kernel.symbol("ftrace_graph_caller")
-        else None
-    )
+                f"{patched or 'that caller'}; it showed {seen}", seq=walk[0].seq)
+    return (_assembly_between(evidence, found)
+            if evidence.kernel.symbol("ftrace_graph_caller") else None)
 
 
 def _assembly_between(evidence: Evidence, found: list[list[Record]]) -> Finding | None:
@@ -176,10 +161,9 @@ def _assembly_between(evidence: Evidence, found: list[list[Record]]) -> Finding 
         callers.append(names[names.index("ftrace_caller") - 1])
     if callers[0] == callers[1]:
         return None
-    return Finding(
-        f"rare_outer was called, and ftrace_caller called {callers[1]} for both tracers of it. A "
-        f"stack walk by the frame records from the entry handler "
-        f"of function_graph's user found {callers[0]} in its place", seq=found[0][0].seq)
+    return Finding(f"rare_outer was called, and ftrace_caller called {callers[1]} for both "
+                   "tracers of it. A stack walk by the frame records from the entry handler of "
+                   f"function_graph's user found {callers[0]} in its place", seq=found[0][0].seq)
 
 
 def left(evidence: Evidence) -> Finding | None:
@@ -191,14 +175,10 @@ def left(evidence: Evidence) -> Finding | None:
     stops, handlers = ([r for r in evidence.truth.hits[name] if r.seq > _bad_since(evidence)]
                        for name in ("ftrace_graph_stop", "return_to_handler"))
     if not handlers:
-        return Finding(
-            "rare_a to rare_f called each other, the user said yes to each, and none of them "
-            "returned through return_to_handler",
-            seq=_bad_since(evidence))
-    past = next(
-        (of[name] for name in CHAIN[:-1]
-         if (body := of[name].landed) and body.v[2] != evidence.kernel.symbol("return_to_handler")),
-        None)
+        return Finding("rare_a to rare_f called each other, the user said yes to each, and none of "
+                       "them returned through return_to_handler", seq=_bad_since(evidence))
+    past = next((of[name] for name in CHAIN[:-1] if (body := of[name].landed)
+                 and body.v[2] != evidence.kernel.symbol("return_to_handler")), None)
     if past:
         return Finding(f"{past.name} was called, the user said yes, and the return was not patched",
                        seq=past.seq)
@@ -209,10 +189,8 @@ def left(evidence: Evidence) -> Finding | None:
         if function not in of:
             return None
         found = of[fits].sp if fits else of[newest].sp - OFF
-        who = (
-            f"{function} returned with sp {found:#x}. The newest frame was that of {newest}, with "
-            f"sp {of[newest].sp:#x}"
-        )
+        who = (f"{function} returned with sp {found:#x}. The newest frame was that of {newest}, "
+               f"with sp {of[newest].sp:#x}")
         until = handlers[n + 1].seq if n + 1 < len(handlers) else 1 << 62
         said = [r.v[:3] for r in stops if n < len(handlers) and handlers[n].seq < r.seq < until]
         bad = () if fits else (of[newest].site.address, of[newest].sp, found)
@@ -226,10 +204,9 @@ def left(evidence: Evidence) -> Finding | None:
         if n >= len(went) or went[n][1:] != (place, value):
             where = f"it went to {went[n][1]} with {went[n][2]:#x}" if n < len(
                 went) else "it did not go to any watched address"
-            return Finding(
-                f"{who}. It must go to {place} with {value:#x}, by the frame whose sp fits or, if "
-                f"none fits, by the newest; {where}",
-                mistake=WRONG_FRAME, seq=of[function].seq)
+            return Finding(f"{who}. It must go to {place} with {value:#x}, by the frame whose sp "
+                           f"fits or, if none fits, by the newest; {where}", mistake=WRONG_FRAME,
+                           seq=of[function].seq)
     return _popped(evidence) or _nobody_told(evidence, stops[0]) or _all_told(evidence)
 
 
@@ -242,9 +219,8 @@ def _popped(evidence: Evidence) -> Finding | None:
         if r.v[:3] != want:
             return Finding(
                 f"{function} returned past functions that were left without a return. Afterwards "
-                f"top, free and depth of the shadow stack were "
-                f"{', '.join(map(hex, r.v[:3]))}, and must be {', '.join(map(hex, want))}: the "
-                f"frames above its own are popped too",
+                f"top, free and depth of the shadow stack were {', '.join(map(hex, r.v[:3]))}, and "
+                f"must be {', '.join(map(hex, want))}: the frames above its own are popped too",
                 mistake=WRONG_FRAME, seq=r.seq)
     return None
 
@@ -252,10 +228,9 @@ def _popped(evidence: Evidence) -> Finding | None:
 def _nobody_told(evidence: Evidence, stop: Record) -> Finding | None:
     late = next((r for r in evidence.truth.rare
                  if r.seq > stop.seq and r.addr in map(evidence.kernel.symbol, HANDLERS)), None)
-    return Finding(
-        f"ftrace_graph_stop was called because a frame was bad; after that "
-        f"{evidence.kernel.name_at(late.addr)} ran, a user's handler",
-        mistake=AFTER_THE_END, seq=late.seq) if late else None
+    return Finding("ftrace_graph_stop was called because a frame was bad; after that "
+                   f"{evidence.kernel.name_at(late.addr)} ran, a user's handler",
+                   mistake=AFTER_THE_END, seq=late.seq) if late else None
 
 
 def _all_told(evidence: Evidence) -> Finding | None:
@@ -279,10 +254,9 @@ def filter_of_two(evidence: Evidence) -> Finding | None:
             handler for handler, name, _ in _told(evidence) if name == "rare_shared"
     ] == ["rare_entry", "rare_return"]:
         return None
-    return Finding(
-        "two users had one filter, and one of them was unregistered. Then rare_shared was written "
-        "to the filter and called; the other user must be called at its "
-        "entry and at its return, once each", mistake="filter-change-unheard")
+    return Finding("two users had one filter, and one of them was unregistered. Then rare_shared "
+                   "was written to the filter and called; the other user must be called at its "
+                   "entry and at its return, once each", mistake="filter-change-unheard")
 
 
 def leavers(evidence: Evidence) -> list[Record]:
@@ -299,21 +273,16 @@ def left_once(evidence: Evidence) -> Finding | None:
         return None
     said = [r.v[0] - (r.v[0] >> 63 << 64) for r in found]
     if said != [0, -errno.ENOENT]:
-        return Finding(
-            "two CPUs unregistered one user; one of them was held before it got ftrace_lock, until "
-            "the other had done so and had registered another user. "
-            f"unregister_ftrace_graph must return 0 and then -ENOENT, and returned {said[0]} and "
-            f"{said[1]}",
-            mistake=LEFT_TWICE, seq=found[1].seq)
-    if [
-            handler for handler, name, seq in _told(evidence)
-            if name == "rare_shared" and seq > found[1].seq
-    ] != ["rare_entry", "rare_return"]:
-        return Finding(
-            "two CPUs unregistered one user, and another user had its slot when the second was "
-            "refused. Then rare_shared was called; the other user must be "
-            "called at its entry and at its return, once each", mistake=LEFT_TWICE,
-            seq=found[1].seq)
+        return Finding("two CPUs unregistered one user; one of them was held before "
+                       "it got ftrace_lock, until the other had done so and had registered another "
+                       "user. unregister_ftrace_graph must return 0 and then -ENOENT, and returned "
+                       f"{said[0]} and {said[1]}", mistake=LEFT_TWICE, seq=found[1].seq)
+    if [handler for handler, name, seq in _told(evidence)
+        if name == "rare_shared" and seq > found[1].seq] != ["rare_entry", "rare_return"]:
+        return Finding("two CPUs unregistered one user, and another user had its slot when the "
+                       "second was refused. Then rare_shared was called; the other user must be "
+                       "called at its entry and at its return, once each", mistake=LEFT_TWICE,
+                       seq=found[1].seq)
     return None
 
 
@@ -325,16 +294,12 @@ def sizes(evidence: Evidence) -> Finding | None:
         asked -= (asked >> 63) << 64
         want = -(-asked // 8) * 8 if 0 < asked <= MOST_DATA else 0
         if not want and (reserved or found):
-            return Finding(
-                f"a user asked for {asked} bytes of entry data, and got them: only 1 to "
-                f"{MOST_DATA} bytes can be reserved",
-                mistake=WRONG_SIZE, seq=r.seq)
+            return Finding(f"a user asked for {asked} bytes of entry data, and got them: only 1 to "
+                           f"{MOST_DATA} bytes can be reserved", mistake=WRONG_SIZE, seq=r.seq)
         if want and (not reserved or reserved != found or size != want):
-            return Finding(
-                f"a user reserved {asked} bytes of entry data at {reserved:#x}; at the return it "
-                f"found {size} bytes at {found:#x}, and must find {want} (whole words) at "
-                f"{reserved:#x}",
-                mistake=WRONG_SIZE, seq=r.seq)
+            return Finding(f"a user reserved {asked} bytes of entry data at {reserved:#x}; at "
+                           f"the return it found {size} bytes at {found:#x}, and must find {want} "
+                           f"(whole words) at {reserved:#x}", mistake=WRONG_SIZE, seq=r.seq)
     return None
 
 
@@ -343,16 +308,11 @@ def room(evidence: Evidence) -> Finding | None:
     fit is counted."""
     for r in (r for r in evidence.truth.rare if r.addr == evidence.kernel.symbol("rare_room")):
         asked, left, reserved, counted = r.v
-        fits, what = (
-            asked + 8 <= left,
-            f"a user asked for {asked} bytes of entry data, which take {asked + 8}, and the shadow "
-            f"stack had {left} bytes left"
-        )
+        fits, what = (asked + 8 <= left, f"a user asked for {asked} bytes of entry data, which "
+                      f"take {asked + 8}, and the shadow stack had {left} bytes left")
         if bool(reserved) != fits:
             return Finding(f"{what}: {'it did not get them' if fits else 'it got them'}", seq=r.seq)
         if counted != (not fits):
-            return Finding(
-                f"{what}: overrun must {'not grow' if fits else 'grow by 1'}, and grew by "
-                f"{counted}",
-                seq=r.seq)
+            return Finding(f"{what}: overrun must {'not grow' if fits else 'grow by 1'}, and grew "
+                           f"by {counted}", seq=r.seq)
     return None

@@ -5,8 +5,6 @@ order of their addresses. The other is for HOOK=mcount: it has calls of _mcount,
 almost such a call.
 """
 
-from __future__ import annotations
-
 import os
 import random
 import shlex
@@ -58,10 +56,8 @@ class Calls:
 def calls(arch: str, seed: int, count: int = 60) -> Calls:
     rng, slot, slots, isa = random.Random(seed), 4, 1 << 12, ISAS[arch]
     made = Calls([isa.nop] * (slot * slots), 4 * slot * rng.randrange(slots // 4, 3 * slots // 4))
-    places = [
-        4 * slot * n for n in rng.sample(range(1, slots - 1), count + 200)
-        if 4 * slot * n != made.mcount
-    ]
+    places = [4 * slot * n for n in rng.sample(range(1, slots - 1), count + 200)
+              if 4 * slot * n != made.mcount]
 
     def put(at: int, words: list[int], decoy: str = "") -> int:
         made.words[at // 4:at // 4 + len(words)] = words
@@ -100,16 +96,14 @@ def elf(arch: str, words: list[int], others: dict[str, int] | None = None,
     offsets, and patchable entries at `entries`."""
     text = struct.pack(f"<{len(words)}I", *words)
     symbols, strings = bytes(24), b"\0"
-    for name, value in {
-            "_text": 0, "__ftrace_text_start": 0, "__ftrace_text_end": 4, "_etext": len(text),
-            **(others or {})
-    }.items():
+    for name, value in {"_text": 0, "__ftrace_text_start": 0, "__ftrace_text_end": 4,
+                        "_etext": len(text), **(others or {})}.items():
         symbols += struct.pack("<IBBHQQ", len(strings), 0x10, 0, 1, KERNEL_BASE + value, 0)
         strings += name.encode() + b"\0"
     names = b"\0.text\0__patchable_function_entries\0.symtab\0.strtab\0.shstrtab\0"
+    found = struct.pack(f"<{len(entries)}Q", *(KERNEL_BASE + at for at in entries))
     sections = [(".text", PROGBITS, 6, KERNEL_BASE, text),
-                ("__patchable_function_entries", PROGBITS, 2, 0,
-                 struct.pack(f"<{len(entries)}Q", *(KERNEL_BASE + at for at in entries))),
+                ("__patchable_function_entries", PROGBITS, 2, 0, found),
                 (".symtab", SYMTAB, 0, 0, symbols), (".strtab", STRTAB, 0, 0, strings),
                 (".shstrtab", STRTAB, 0, 0, names)]
     body, headers = b"", bytes(64)
@@ -138,9 +132,7 @@ def table(tool: Path, kernel: bytes, file: Path) -> tuple[list[int], str]:
                           text=True, check=False)
     file.with_suffix(".S").write_text(done.stdout)
     lines = done.stdout.partition("ftrace_records:")[2].partition(".section")[0].splitlines()
-    found = [
-        int(line.split()[1], 0) & 0xFFFFFFFF for line in lines
-        if line.strip().startswith(".quad 0x")
-    ]
+    found = [int(line.split()[1], 0) & 0xFFFFFFFF for line in lines
+             if line.strip().startswith(".quad 0x")]
     return found, done.stderr.strip() or (f"it ended with status {done.returncode}"
                                           if done.returncode else "")

@@ -5,8 +5,7 @@ The observer reads all registers at the site and again where the function contin
 callback it reads the arguments, the frame records and struct ftrace_regs.
 """
 
-from __future__ import annotations
-
+from grading.checks.checks import first_of
 from grading.evidence.evidence import Evidence
 from grading.evidence.finding import Finding
 from grading.machine.observer import Record
@@ -32,9 +31,8 @@ def mistake_of(isa: Isa, number: int) -> str:
 
 def where(evidence: Evidence, address: int) -> str:
     lo, hi = evidence.kernel.text
-    return f"{address:#x}" + (
-        f" ({evidence.kernel.name_at(address)})" if lo <= address < hi else ""
-    )
+    return f"{address:#x}" + (f" ({evidence.kernel.name_at(address)})"
+                              if lo <= address < hi else "")
 
 
 def registers_kept(evidence: Evidence) -> Finding | None:
@@ -42,23 +40,22 @@ def registers_kept(evidence: Evidence) -> Finding | None:
     its site."""
     if evidence.truth.below:
         return below_sp(evidence)
-    for call in evidence.truth.calls:
-        finding = kept(evidence, call) or went_on(evidence, call)
-        if finding:
-            return finding
-    return None if any(call.landed for call in evidence.truth.calls if call.callbacks) else Finding(
-        "no traced call reached the callback and returned to its call site")
+    finding = first_of(kept(evidence, call) or went_on(evidence, call)
+                       for call in evidence.truth.calls)
+    seen = any(call.landed for call in evidence.truth.calls if call.callbacks)
+    return finding or (None if seen else Finding(
+        "no traced call reached the callback and returned to its call site"))
 
 
 def below_sp(evidence: Evidence) -> Finding | None:
     """A finding if the tracer used memory below sp, or had an unaligned sp: an interrupt may come
     at any instruction."""
     for r in evidence.truth.below:
-        what, mistake = (
-            "uses memory below sp, which an interrupt may overwrite: lower sp before you store, "
-            "and raise it after you load",
-            "stored-below-sp") if r.v[0] % 16 == 0 else (
-                f"ran with sp {r.v[0]:#x}, which is not a multiple of 16", "stack-not-aligned")
+        what, mistake = ("uses memory below sp, which an interrupt may overwrite: lower sp before "
+                         "you store, and raise it after you load", "stored-below-sp")
+        if r.v[0] % 16:
+            what = f"ran with sp {r.v[0]:#x}, which is not a multiple of 16"
+            mistake = "stack-not-aligned"
         return Finding(
             f"{evidence.kernel.name_at(r.addr)} ({evidence.kernel.disassemble(r.addr)}) {what}",
             seq=r.seq, mistake=mistake if evidence.lab == 1 else "")
@@ -71,20 +68,18 @@ def kept(evidence: Evidence, call: Call, but: int = 0) -> Finding | None:
         return None
     number = max(wrong, key=lambda n: (n in (evidence.isa.sp, evidence.isa.fp), -n))
     when = "was traced" if call.callbacks else "was not traced"
-    return Finding(
-        f"{call.name} {when}, on CPU {call.vcpu}, and after its call site "
-        f"{evidence.isa.names[number]} was not what it had been before",
-        seq=call.seq, mistake=mistake_of(evidence.isa, number))
+    return Finding(f"{call.name} {when}, on CPU {call.vcpu}, and after its call site "
+                   f"{evidence.isa.names[number]} was not what it had been before", seq=call.seq,
+                   mistake=mistake_of(evidence.isa, number))
 
 
 def went_on(evidence: Evidence, call: Call) -> Finding | None:
     """A finding if the call did not continue at the instruction after its site."""
     if not call.landed or not call.went_astray:
         return None
-    return Finding(
-        f"{call.name} was called, on CPU {call.vcpu}. It must continue at "
-        f"{where(evidence, call.site.address + 4)}, after its call site, "
-        f"and continued at {where(evidence, call.landed.addr)}", seq=call.seq)
+    return Finding(f"{call.name} was called, on CPU {call.vcpu}. It must continue at "
+                   f"{where(evidence, call.site.address + 4)}, after its call site, and continued "
+                   f"at {where(evidence, call.landed.addr)}", seq=call.seq)
 
 
 # ---- a return that is patched ----------------------------------------------------------------
@@ -95,12 +90,10 @@ def found_as_left(evidence: Evidence) -> Finding | None:
     if evidence.truth.below:
         return below_sp(evidence)
     for call in evidence.truth.calls:
-        wrong = evidence.lost(call, 1 << evidence.isa.link)
-        if wrong:
-            return Finding(
-                f"{call.name} was called, on CPU {call.vcpu}, and after its call site "
-                f"{evidence.isa.names[wrong[0]]} was not what it had been before",
-                seq=call.seq)
+        if wrong := evidence.lost(call, 1 << evidence.isa.link):
+            return Finding(f"{call.name} was called, on CPU {call.vcpu}, and after its call site "
+                           f"{evidence.isa.names[wrong[0]]} was not what it had been before",
+                           seq=call.seq)
     return None
 
 
@@ -115,8 +108,7 @@ def unfinished(evidence: Evidence) -> Call | None:
 def spoilt(evidence: Evidence) -> str:
     """For a boot that ended early: the mistake that may have corrupted it, or ''."""
     wrong: list[int] = next(
-        (numbers for call in evidence.truth.calls if (numbers := evidence.lost(call))), []
-    )
+        (numbers for call in evidence.truth.calls if (numbers := evidence.lost(call))), [])
     if wrong:
         return mistake_of(evidence.isa, max(wrong))
     wrong_call = callback_arguments(evidence)
@@ -133,23 +125,19 @@ def callback_arguments(evidence: Evidence) -> Finding | None:
     for call in evidence.truth.calls:
         for r in call.callbacks:
             seen += 1
-            finding = _arguments_wrong(evidence, call, r)
-            if finding:
+            if finding := _arguments_wrong(evidence, call, r):
                 finding.seq = r.seq
                 return finding
-    return lone_callbacks(evidence) or (
-        None if seen else Finding("no call site reached a callback")
-    )
+    return lone_callbacks(evidence) or (None
+                                        if seen else Finding("no call site reached a callback"))
 
 
 def lone_callbacks(evidence: Evidence) -> Finding | None:
     """A finding if a callback ran in a context that had not just executed a call site."""
     if not evidence.truth.lone:
         return None
-    return Finding(
-        f"the tracer's callback ran {len(evidence.truth.lone)} times on a stack on which no call "
-        f"site had just been executed",
-        seq=evidence.truth.lone[-1].seq)
+    return Finding(f"the tracer's callback ran {len(evidence.truth.lone)} times on a stack on "
+                   "which no call site had just been executed", seq=evidence.truth.lone[-1].seq)
 
 
 def _arguments_wrong(evidence: Evidence, call: Call, record: Record) -> Finding | None:
@@ -169,16 +157,12 @@ def _arguments_wrong(evidence: Evidence, call: Call, record: Record) -> Finding 
         return Finding(
             f"{stub} op was {where(evidence, op)}, and not the value of function_trace_op",
             mistake="address-taken-for-the-value"
-            if op == evidence.kernel.symbol("function_trace_op")
-            else "",
-        )
+            if op == evidence.kernel.symbol("function_trace_op") else "")
     if regs:
         return Finding(f"{stub} regs was {regs:#x}, and not 0")
     if (below, home) != (call.fp, call.site.address + 4):
-        return Finding(
-            f"{stub} caller made no frame record with the function's frame pointer and the address "
-            f"after the call site: a stack walk from the callback goes wrong"
-        )
+        return Finding(f"{stub} caller made no frame record with the function's frame pointer and "
+                       "the address after the call site: a stack walk from the callback goes wrong")
     return None
 
 

@@ -18,8 +18,6 @@ Each slug is a section of the lab's handout. A rubric with halves ([[half]]) has
 each of them (grading/elf/halves.py).
 """
 
-from __future__ import annotations
-
 import functools
 import importlib.util
 import sys
@@ -134,13 +132,9 @@ def checks_of(number: int) -> ModuleType:
 def lab(number: int) -> Lab:
     rubric, checks = LABS[number] / "rubric.toml", checks_of(number)
     files = halves.files(rubric, ARCHES)
-    parts = [
-        Half(
-            half, entry.get("name", ""), tuple(files[half]),
-            tuple(
-                _rung(r, checks.CHECKS, checks.SEEN, getattr(checks, "CONSOLE", {}))
-                for r in entry["rung"])) for half, entry in halves.halves(rubric).items()
-    ]
+    parts = [Half(half, entry.get("name", ""), tuple(files[half]),
+                  tuple(_rung(r, checks.CHECKS, checks.SEEN, getattr(checks, "CONSOLE", {}))
+                        for r in entry["rung"])) for half, entry in halves.halves(rubric).items()]
     first = parts[0].rungs[0]
     first = replace(first, check=all_of(as_linked, first.check), seen=(*first.seen, TEXTS))
     parts[0] = replace(parts[0], rungs=(first, *parts[0].rungs[1:]))
@@ -156,10 +150,8 @@ def _rung(entry: dict[str, Any], checks: dict[str, Check], seen: dict[str, tuple
     if missing:
         raise ValueError(
             f"rubric.toml has a rung '{name}', for which {missing} of checks.py has no entry")
-    options: dict[str, Any] = {
-        key: tuple(value) if isinstance(value, list) else value
-        for key, value in entry.items()
-    }
+    options: dict[str, Any] = {key: tuple(value) if isinstance(value, list) else value
+                               for key, value in entry.items()}
     return Rung(name, points, promise, checks[name], seen[name], console=(console or {}).get(name),
                 **options)
 

@@ -1,8 +1,6 @@
 """Checks each schedule: every call ran the right ops or users, and no call was still in an op after
 the op was unregistered."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 
 from grading.checks.graph_checks import lost_at_return
@@ -55,20 +53,16 @@ PLAYED = Coverage("schedule", _amounts)
 def _wrong(evidence: Evidence, run: ScheduleRun, wrong: Callable[[Evidence, ScheduleRun, Call, int],
                                                                  Wrong | None]) -> Wrong | None:
     """What is wrong with a call of this schedule, or None."""
-    calls = [
-        call for call in during(run, evidence.truth.calls)
-        if call.name == CALLED and call.vcpu == CALLER
-    ]
+    calls = [call for call in during(run, evidence.truth.calls)
+             if call.name == CALLED and call.vcpu == CALLER]
     ended = _ended(evidence, run)
     change = run.schedule.change
     if ended is None:
         return f"{change.ends} did not return", None
     if change.stays and len(calls) < 2 or change.comes and not any(call.seq > ended
                                                                    for call in calls):
-        return (
-            f"{CALLED} was called twice, the second time after {change.ends} had returned, and "
-            f"{len(calls)} of these calls reached the tracer",
-            None)
+        return (f"{CALLED} was called twice, the second time after {change.ends} had returned, and "
+                f"{len(calls)} of these calls reached the tracer", None)
     return next((found for call in calls if (found := wrong(evidence, run, call, ended))), None)
 
 
@@ -98,14 +92,11 @@ def _call_wrong(evidence: Evidence, run: ScheduleRun, call: Call, ended: int) ->
                     call.seq)
         if called.count(op) != 1:
             return f"{_op(op)} was called {called.count(op)} times for one call", call.seq
-    late = (
-        call.landed and call.landed.seq > ended > call.seq and not was_left(evidence, call, ended)
-    )
+    late = (call.landed and call.landed.seq > ended > call.seq
+            and not was_left(evidence, call, ended))
     if late and change.goes & set(called):
-        return (
-            f"{change.ends} returned while another CPU was still in a call that "
-            f"{_op(min(change.goes & set(called)))} traces",
-            ended)
+        return (f"{change.ends} returned while another CPU was still in a call that "
+                f"{_op(min(change.goes & set(called)))} traces", ended)
     return None
 
 
@@ -142,8 +133,7 @@ def _return_wrong(evidence: Evidence, run: ScheduleRun, call: Call, ended: int) 
             f", but to {evidence.kernel.name_at(back.addr)}" if back else ""), call.seq
     if lost_at_return(evidence, span):
         return "the call returned, and a register was not as the function had left it", back.seq
-    users = {user
-             for seq, user, _ in _user_events(evidence)
+    users = {user for seq, user, _ in _user_events(evidence)
              if call.seq < seq < back.seq} | run.schedule.change.stays | run.schedule.change.comes
     return next((found for user in sorted(users)
                  if (found := _user_wrong(evidence, run, call, back.seq, ended, user))), None)
@@ -151,10 +141,9 @@ def _return_wrong(evidence: Evidence, run: ScheduleRun, call: Call, ended: int) 
 
 def _user_wrong(evidence: Evidence, run: ScheduleRun, call: Call, back: int, ended: int,
                 user: int) -> Wrong | None:
-    change, name, events = run.schedule.change, _user(user), [
-        (seq, what) for seq, of, what in _user_events(evidence)
-        if of == user and call.seq < seq < back
-    ]
+    change, name, events = run.schedule.change, _user(
+        user), [(seq, what) for seq, of, what in _user_events(evidence)
+                if of == user and call.seq < seq < back]
     whats = [what for _, what in events]
     if whats not in ([], [AT_ENTRY], [AT_ENTRY, AT_RETURN]):
         return (f"for one call {name} was called "

@@ -6,8 +6,6 @@ the rung's check: if the check found something wrong, that is reported, even if 
 observed.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from typing import NamedTuple
@@ -57,10 +55,8 @@ def _said(what: str, amount: Amount) -> str:
     where = f"{amount.where}: " if amount.where else ""
     if not amount.seen:
         return f"{where}no {what} was observed, so the rung cannot be judged"
-    return (
-        f"{where}too little was observed to judge the rung: {what}, {amount.seen} times, and at "
-        f"least {amount.least} times are needed"
-    )
+    return (f"{where}too little was observed to judge the rung: {what}, {amount.seen} times, and "
+            f"at least {amount.least} times are needed")
 
 
 def _half(number: int) -> int:
@@ -222,10 +218,9 @@ TEXTS = Coverage("text in memory, compared with what CPUs stored there,",
 def text_traced(waits: str = "") -> Coverage:
     """Text while every function is traced, which is tried only if the workload's results were
     right. `waits`: the rung that is lost if not."""
-    return Coverage(
-        "byte of text, while every function was traced (which is tried if the workload's results "
-        "are right),",
-        lambda e: [_words(e, e.text_traced)], lambda e: waits if checks.right_result(e) else "")
+    return Coverage("byte of text, while every function was traced (which is tried if the "
+                    "workload's results are right),", lambda e: [_words(e, e.text_traced)],
+                    lambda e: waits if checks.right_result(e) else "")
 
 
 def text_of(on: int) -> Coverage:
@@ -235,10 +230,9 @@ def text_of(on: int) -> Coverage:
 
 def batches(least: int) -> Coverage:
     """Batches that ended and began when every CPU was known to be online."""
-    return once(
-        "batch of patches with every CPU online", lambda e: sum(
-            bool(b.stores and b.end is not None and len(b.online) >= e.smp)
-            for b in e.truth.batches), least)
+    return once("batch of patches with every CPU online",
+                lambda e: sum(bool(b.stores and b.end is not None and len(b.online) >= e.smp)
+                              for b in e.truth.batches), least)
 
 
 def answers(what: str, least: int = 1) -> Coverage:
@@ -265,10 +259,9 @@ def returned(on: int) -> Coverage:
 
 
 def went_home(on: int, off: int) -> Coverage:
-    return in_phases(
-        "call that was followed to where it returned", on, off,
-        lambda e, p: sum(bool(s.body and s.leaving and s.leaving.back) for s in e.spans(p)),
-        lambda e, p: _half(_calls(e, p)))
+    return in_phases("call that was followed to where it returned", on,
+                     off, lambda e, p: sum(bool(s.body and s.leaving and s.leaving.back)
+                                           for s in e.spans(p)), lambda e, p: _half(_calls(e, p)))
 
 
 def returned_compared(on: int) -> Coverage:
@@ -294,18 +287,17 @@ def graph_printed(on: int) -> Coverage:
 
 def values_printed(on: int) -> Coverage:
     return in_phases(
-        "return that is printed with a value", on, 0, lambda e, p: sum(
-            bool(event.kind == RETURN and event.value) for u in stayed(p)
-            for event in u.trace.events),
+        "return that is printed with a value", on, 0,
+        lambda e, p: sum(bool(event.kind == RETURN and event.value)
+                         for u in stayed(p) for event in u.trace.events),
         lambda e, p: sum(_half(_calls(e, p, u.filter.names)) for u in stayed(p)))
 
 
 def timed(on: int) -> Coverage:
     """For boots with one CPU only, in which time is counted in instructions."""
-    return with_one_cpu(
-        in_phases("call whose instructions were counted", on, 0,
-                  lambda e, p: sum(bool(bounds(s, framed(e, p))) for s in e.spans(p)),
-                  _half_of_returning))
+    return with_one_cpu(in_phases(
+        "call whose instructions were counted", on, 0,
+        lambda e, p: sum(bool(bounds(s, framed(e, p))) for s in e.spans(p)), _half_of_returning))
 
 
 def _interrupted(evidence: Evidence) -> Iterator[Amount]:
@@ -318,11 +310,9 @@ def _interrupted(evidence: Evidence) -> Iterator[Amount]:
         yield Amount(name, int(name in called), 1)
     for name, least in rare.ASKED.items():
         if evidence.kernel.symbol(name):
-            yield Amount(
-                name,
-                sum(r.addr == evidence.kernel.symbol(name) for r in evidence.truth.rare),
-                least,
-            )
+            yield Amount(name,
+                         sum(r.addr == evidence.kernel.symbol(name) for r in evidence.truth.rare),
+                         least)
 
 
 INTERRUPTED = with_one_cpu(

@@ -6,8 +6,6 @@ and must find the stack consistent.
     data: (1) raise free, (2) fill the first word, (3) raise data_end; the reverse to give it back
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field
 
 from grading.checks.align import NEVER
@@ -71,9 +69,8 @@ class Stack:
             return ""
         if value + self.frame[""] > self.free:
             return "top was set to a frame that ends above free: raise free first"
-        missing = [
-            name for name, offset in self.frame.items() if name and value + offset not in self.words
-        ]
+        missing = [name for name, offset in self.frame.items()
+                   if name and value + offset not in self.words]
         return f"top was set to a frame whose {missing[0]} had not been stored" if missing else ""
 
     def _fill(self, at: int, value: int) -> str:
@@ -111,8 +108,7 @@ def whole(evidence: Evidence) -> Finding | None:
         if not mine or mine.thread != r.thread:
             continue
         for word in words(r):
-            wrong = mine.store(*word.v[:2])
-            if wrong:
+            if wrong := mine.store(*word.v[:2]):
                 return Finding(
                     f"CPU {r.vcpu}, at {kernel.name_at(r.addr)}: {wrong}. An interrupt at that "
                     f"moment, whose handler calls traced functions, does harm",

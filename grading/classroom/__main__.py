@@ -15,8 +15,6 @@ end the command at any time, with Ctrl-C for example; type it again, and it grad
 graded yet. What was graded with another grader, other seeds or other files stays in OUT/graded.
 """
 
-from __future__ import annotations
-
 import argparse
 import base64
 import hashlib
@@ -113,11 +111,9 @@ def arguments() -> argparse.Namespace:
                         help="the folder with what the students handed in")
     parser.add_argument("--out", type=Path, required=True,
                         help="the folder for the results; it may be there already")
-    parser.add_argument(
-        "--jobs", type=given("JOBS", positive, "4"), help=
-        "the number of submissions that are graded at the same time on each host; default: its "
-        "number of processors"
-    )
+    parser.add_argument("--jobs", type=given("JOBS", positive, "4"),
+                        help="the number of submissions that are graded at the same time on each "
+                        "host; default: its number of processors")
     parser.add_argument(
         "--seed", help="the number that both seeds follow from; default: that of OUT, or a new one")
     parser.add_argument("--tag", default="",
@@ -125,28 +121,18 @@ def arguments() -> argparse.Namespace:
     parser.add_argument(
         "--before", type=given("BEFORE", late.until, "'2030-02-01 23:59'"), metavar="TIME",
         help="of a repository: the last commit before this time, written like a deadline")
-    parser.add_argument(
-        "--alone", action="store_true", help=
-        "IN is one submission, for a platform that calls a program for each; the results are in "
-        "OUT/students/submission"
-    )
-    parser.add_argument(
-        "--prepare", action="store_true", help=
-        "grade nothing: write the jobs to OUT/todo and their names to OUT/todo/keys, for a "
-        "cluster. Type the same command without it to grade what is left"
-    )
-    parser.add_argument(
-        "--late", type=given("LATE", late.policy,
-                             "'10%/day, at most 50%, after 15 minutes'"), metavar="POLICY", help=
-        "what lateness costs, with --deadline: '10%%/day', '5%%/hour, at most 50%%, after 15 "
-        "minutes'"
-    )
-    parser.add_argument(
-        "--deadline", type=given("DEADLINE", late.until,
-                                 "'2030-02-01 23:59'"), metavar="TIME", help=
-        "2030-02-01 23:59, with a time zone or in this machine's; a date alone is the end of that "
-        "day"
-    )
+    parser.add_argument("--alone", action="store_true", help="IN is one submission, for a platform "
+                        "that calls a program for each; the results are in OUT/students/submission")
+    parser.add_argument("--prepare", action="store_true", help="grade nothing: write the jobs to "
+                        "OUT/todo and their names to OUT/todo/keys, for a cluster. Type the same "
+                        "command without it to grade what is left")
+    parser.add_argument("--late",
+                        type=given("LATE", late.policy, "'10%/day, at most 50%, after 15 minutes'"),
+                        metavar="POLICY", help="what lateness costs, with --deadline: '10%%/day', "
+                        "'5%%/hour, at most 50%%, after 15 minutes'")
+    parser.add_argument("--deadline", type=given("DEADLINE", late.until, "'2030-02-01 23:59'"),
+                        metavar="TIME", help="2030-02-01 23:59, with a time zone or in this "
+                        "machine's; a date alone is the end of that day")
     parser.add_argument(
         "--load", type=given("LOAD", load, "80%"),
         help="start no submission while the load is higher: 80%%, 1.5 (see parallel --load)")
@@ -157,10 +143,8 @@ def arguments() -> argparse.Namespace:
                         help="the command for a connection: 'ssh -F file'")
     options = parser.parse_args()
     if bool(options.late) != bool(options.deadline):
-        parser.error(
-            "LATE and DEADLINE belong together: write for example LATE=10%/day "
-            "DEADLINE='2030-02-01 23:59'"
-        )
+        parser.error("LATE and DEADLINE belong together: write for example LATE=10%/day "
+                     "DEADLINE='2030-02-01 23:59'")
     return options
 
 
@@ -173,10 +157,8 @@ def manifest_before(options: argparse.Namespace) -> dict[str, Any]:
     except (OSError, ValueError) as why:
         raise NoWalls(f"{path} cannot be read: {why}") from why
     if before and before.get("lab") != options.lab:
-        raise NoWalls(
-            f"OUT={printable(str(options.out))} has the results of lab {before.get('lab')}: name "
-            f"another folder for lab {options.lab}"
-        )
+        raise NoWalls(f"OUT={printable(str(options.out))} has the results of lab "
+                      f"{before.get('lab')}: name another folder for lab {options.lab}")
     return before
 
 
@@ -247,19 +229,15 @@ def write_jobs(options: argparse.Namespace, manifest: dict[str, Any], entries: l
     for key, (entry, *more) in list(todo.items()):
         if entry.taken.refused or not entry.taken.files:
             state = one.REFUSED if entry.taken.refused else one.NOTHING
-            one.write(
-                options.out, key,
-                one.without_grade(key, options.lab, possible(options.lab), state,
-                                  entry.taken.refused))
+            one.write(options.out, key, one.without_grade(key, options.lab, possible(options.lab),
+                                                          state, entry.taken.refused))
             del todo[key]
             continue
         files = {name: base64.b64encode(data).decode() for name, data in entry.taken.files.items()}
         students = ", ".join(e.submission.student for e in (entry, *more))
         (options.out / "todo" / f"{key}.json").write_text(
-            json.dumps({
-                "key": key, "lab": options.lab, "seeds": manifest["seeds"], "tree": str(at),
-                "files": files, "possible": possible(options.lab), "students": students
-            }))
+            json.dumps({"key": key, "lab": options.lab, "seeds": manifest["seeds"], "tree": str(at),
+                        "files": files, "possible": possible(options.lab), "students": students}))
     return list(todo)
 
 
@@ -287,18 +265,16 @@ def grade(options: argparse.Namespace, keys: list[str],
     """
     (options.out / "todo/keys").write_text("".join(f"{key}\n" for key in keys))
     (options.out / "returned").mkdir(exist_ok=True)
-    command = [
-        "setpriv", "--pdeathsig", "TERM", "parallel", "--plain", "--will-cite", "--jobs",
-        str(options.jobs or ("100%" if there else os.cpu_count())), "--retries",
-        str(RETRIES), "--joblog",
-        str(options.out / "joblog"), "--line-buffer", "--termseq", "TERM,10000,KILL,100",
-        *(["--bar"] if sys.stderr.isatty() else []),
-        *(["--load", options.load] if options.load else []), "--arg-file",
-        str(options.out / "todo/keys"),
-        *(there.words(options.out) if there else
-          ("exec", "setpriv", "--pdeathsig", "TERM", sys.executable, "-m", "grading.classroom.one",
-           shlex.quote(str(options.out))))
-    ]
+    ended_too = ["setpriv", "--pdeathsig", "TERM"]
+    job = there.words(options.out) if there else [
+        "exec", *ended_too, sys.executable, "-m", "grading.classroom.one",
+        shlex.quote(str(options.out))]
+    command = [*ended_too, "parallel", "--plain", "--will-cite",
+               "--jobs", str(options.jobs or ("100%" if there else os.cpu_count())),
+               "--retries", str(RETRIES), "--joblog", str(options.out / "joblog"), "--line-buffer",
+               "--termseq", "TERM,10000,KILL,100", *(["--bar"] if sys.stderr.isatty() else []),
+               *(["--load", options.load] if options.load else []),
+               "--arg-file", str(options.out / "todo/keys"), *job]
     process = subprocess.Popen(command, cwd=options.out / "returned" if there else ROOT,
                                stdin=subprocess.DEVNULL,
                                env=tree.CLEAN | (there.settings if there else {}))
@@ -365,10 +341,8 @@ def make_out(out: Path, handed_in: Path) -> None:
             f"OUT={printable(str(out))} is inside IN, or IN itself: name a folder outside of IN")
     try:
         if out.is_dir() and any(out.iterdir()) and not (out / "lock").exists():
-            raise NoWalls(
-                f"OUT={printable(str(out))} has files of something else: name a new folder, or "
-                f"that of an earlier run"
-            )
+            raise NoWalls(f"OUT={printable(str(out))} has files of something else: name a new "
+                          "folder, or that of an earlier run")
         (out / "tmp").mkdir(parents=True, exist_ok=True)
         (out / "lock").touch()
     except OSError as why:
@@ -393,10 +367,9 @@ def main() -> int:
         return 2
     except OSError as why:
         full = disk.why(why, options.out)
-        print(
-            f"grade-class: {printable(full)}. The same command goes on." if full else
-            f"grade-class: {printable(str(why.filename or ''))}: {why.strerror or why}",
-            file=sys.stderr)
+        print(f"grade-class: {printable(full)}. The same command goes on." if full
+              else f"grade-class: {printable(str(why.filename or ''))}: {why.strerror or why}",
+              file=sys.stderr)
         return 3 if full else 2
     except SystemExit:  # a signal
         print("grade-class: ended. The same command goes on.", file=sys.stderr)
@@ -416,10 +389,8 @@ def run(options: argparse.Namespace) -> int:
     ignored = f" Ignored: {', '.join(found.ignored)}" if found.ignored else ""
     if not found.submissions:
         raise NoWalls(f"IN={printable(str(options.handed_in))} has no submission.{ignored}")
-    print(
-        f"{len(found.submissions)} submission{'s'[len(found.submissions) == 1:]}: "
-        f"{found.layout}.{ignored}",
-        flush=True)
+    print(f"{len(found.submissions)} submission{'s'[len(found.submissions) == 1:]}: "
+          f"{found.layout}.{ignored}", flush=True)
     for name, time_given in (("deadline", options.deadline), ("commits before", options.before)):
         if time_given:
             print(f"{name}: {time_given.isoformat(' ', 'seconds')}", flush=True)
@@ -456,19 +427,16 @@ def run(options: argparse.Namespace) -> int:
     pages.write(options.out, options.lab, made)
     if not options.alone:
         names = tree.written(options.lab)
-        likeness.write(options.out, options.lab, made,
-                       {name: (at / name).read_bytes()
-                        for name in names}, {name: tree.solution(name)
-                                             for name in names}, at)
+        likeness.write(options.out,
+                       options.lab, made, {name: (at / name).read_bytes() for name in names},
+                       {name: tree.solution(name) for name in names}, at)
     results.say(made, options.out)
     if remains := left(options.out):
         print(f"grade-class: still there: {', '.join(remains[:5])}", file=sys.stderr)
         return 3
     if any(row.result["state"] == one.HARNESS for row in made):
-        print(
-            "grade-class: the harness failed for some, which have no score: type the same command "
-            "again",
-            file=sys.stderr)
+        print("grade-class: the harness failed for some, which have no score: type the same "
+              "command again", file=sys.stderr)
         return 3
     return 0
 

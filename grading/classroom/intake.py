@@ -8,8 +8,6 @@ submission (a link in the place of a file, a file twice, a bomb) is refused, wit
 says why. Other files are ignored, and listed.
 """
 
-from __future__ import annotations
-
 import base64
 import bz2
 import errno
@@ -164,14 +162,11 @@ def _read(path: str) -> bytes:
 def git(repository: Path, *words: str) -> bytes:
     """Run git on a student's repository, in a sandbox and without its configuration, which may name
     programs."""
-    inside = [
-        repository.resolve() / name
-        for name in ("HEAD", "objects", "refs", "packed-refs", "shallow")
-    ]
+    inside = [repository.resolve() / name
+              for name in ("HEAD", "objects", "refs", "packed-refs", "shallow")]
     # a file may ask for a signature at each of its words
-    signed = [
-        word for form in ("openpgp", "x509", "ssh") for word in ("-c", f"gpg.{form}.program=/none")
-    ]
+    signed = [word for form in ("openpgp", "x509", "ssh")
+              for word in ("-c", f"gpg.{form}.program=/none")]
     ended = walls.run(
         ["git", "-c", "safe.directory=*", *signed, f"--git-dir={repository.resolve()}", *words],
         inside, walls.Limits(PATIENCE, UNPACKED, MEMORY, processes=512,
@@ -180,9 +175,8 @@ def git(repository: Path, *words: str) -> bytes:
         raise Refused(f"git does not come to an end: {ended.over}")
     if ended.status:
         raise Refused(
-            f"git cannot read it: "
-            f"{printable(ended.errors.decode(errors='replace').strip().split(chr(10))[-1])}"
-        )
+            "git cannot read it: "
+            f"{printable(ended.errors.decode(errors='replace').strip().split(chr(10))[-1])}")
     return ended.output
 
 
@@ -198,10 +192,8 @@ def plain(repository: Path) -> None:
     for path in files:
         if os.path.lexists(path) and not stat.S_ISREG(
                 mode := os.lstat(path).st_mode) and not stat.S_ISDIR(mode):
-            raise Refused(
-                f"{printable(str(path.relative_to(repository.parent)))} is neither a file nor a "
-                f"folder"
-            )
+            raise Refused(f"{printable(str(path.relative_to(repository.parent)))} is neither a "
+                          "file nor a folder")
 
 
 def commit_of(repository: Path, tag: str, before: str) -> str:
@@ -242,12 +234,10 @@ def take(members: Iterator[Member], wanted: tuple[str, ...]) -> Taken:
             taken.ignored_count += 1
             if len(taken.ignored) < SHOWN:
                 taken.ignored.append(printable(member.path))
-    chosen = _folder([
-        at[:-len(name)] for at, _, _ in found for name in names.values() if at[-len(name):] == name
-    ])
+    chosen = _folder([at[:-len(name)] for at, _, _ in found for name in names.values()
+                      if at[-len(name):] == name])
     for name, ends in names.items():
-        here = [(member, data) for at, member, data in found if at == [*chosen, *ends]]
-        if here:
+        if here := [(member, data) for at, member, data in found if at == [*chosen, *ends]]:
             taken.files[name] = _checked(name, here)
         else:
             taken.missing.append(name)
@@ -288,9 +278,8 @@ def _checked(name: str, here: list[tuple[Member, bytes]]) -> bytes:
 def archive(path: Path) -> bool:
     """Is it a tar or a zip, by its name or by its content?"""
     named = re.search(r"\.(tar(\.\w+)?|tgz|tbz2?|txz|zip)$", path.name, re.IGNORECASE)
-    return path.is_file() and not path.is_symlink() and (named is not None
-                                                         or zipfile.is_zipfile(path)
-                                                         or _begins_like_a_tar(path))
+    return path.is_file() and not path.is_symlink() and (
+        named is not None or zipfile.is_zipfile(path) or _begins_like_a_tar(path))
 
 
 def _begins_like_a_tar(path: Path) -> bool:
@@ -308,9 +297,8 @@ def _begins_like_a_tar(path: Path) -> bool:
 def bare(path: Path) -> bool:
     """Is it a repository without a working tree? A link may lead to another student's."""
     head, *folders = whole = [path / name for name in ("HEAD", "objects", "refs")]
-    return head.is_file() and all(folder.is_dir()
-                                  for folder in folders) and not any(part.is_symlink()
-                                                                     for part in whole)
+    return head.is_file() and all(folder.is_dir() for folder in folders) and not any(
+        part.is_symlink() for part in whole)
 
 
 def read(path: Path, wanted: tuple[str, ...], tag: str = "", before: str = "") -> Taken:
@@ -368,10 +356,8 @@ def taken(path: Path, wanted: tuple[str, ...], tag: str = "", before: str = "") 
     with open(ours, encoding="utf-8") as pipe:
         answer = pipe.read()
     if os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == -signal.SIGKILL:
-        raise NoWalls(
-            f"the process that read {printable(str(path))} was killed: has this machine too little "
-            f"memory?"
-        )
+        raise NoWalls(f"the process that read {printable(str(path))} was killed: has this machine "
+                      "too little memory?")
     try:
         found = json.loads(answer)
     except ValueError:
@@ -393,10 +379,8 @@ def _read_or_refused(path: Path, wanted: tuple[str, ...], tag: str, before: str)
         return Taken(missing=list(wanted), refused=str(why))
     except OSError as why:
         if why.errno in OF_THE_HOST or disk.why(why):
-            raise NoWalls(
-                f"{printable(str(path))} cannot be read on this machine, which is no fault of the "
-                f"student's: {printable(str(why))}"
-            ) from why
+            raise NoWalls(f"{printable(str(path))} cannot be read on this machine, which is no "
+                          f"fault of the student's: {printable(str(why))}") from why
         return Taken(missing=list(wanted), refused=f"it cannot be read: {printable(str(why))}")
     # tarfile and zipfile may raise anything for a malformed file
     except Exception as why:  # pylint: disable=broad-except

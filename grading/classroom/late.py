@@ -9,8 +9,6 @@ minute, hour, day and week. A deadline without a time zone is in that of this ma
 is the end of that day.
 """
 
-from __future__ import annotations
-
 import os
 import re
 import stat
@@ -60,8 +58,7 @@ def policy(text: str) -> Policy:
     unit, of = UNITS.get(said.get("unit", "")), UNITS.get(said.get("of", "day"))
     if max(percent, most) > 100 or not unit or not of:
         raise ValueError(text)
-    return Policy(percent, unit, most,
-                  int(said.get("grace", 0)) * of,
+    return Policy(percent, unit, most, int(said.get("grace", 0)) * of,
                   ", ".join(part.strip() for part in text.split(",")))
 
 

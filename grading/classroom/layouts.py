@@ -10,8 +10,6 @@
                        student's name; two of one name are refused
 """
 
-from __future__ import annotations
-
 import hashlib
 import os
 import re
@@ -69,24 +67,19 @@ def _found(folder: Path, entries: list[Path]) -> Class:
     # after Canvas's: a file there may have such a name
     if any(OF_MOODLE.fullmatch(path.name) for path in entries):
         return _of_platform(MOODLE, entries, OF_MOODLE)
-    handed_in = [
-        path for path in entries if path.is_dir() and not path.is_symlink() or archive(path)
-    ]
+    handed_in = [path for path in entries
+                 if path.is_dir() and not path.is_symlink() or archive(path)]
     of_name: dict[str, list[Path]] = {}
     for path in handed_in:
         of_name.setdefault(_stem(path), []).append(path)
-    twice = {
-        paths[0].name:
-        f"there are {len(paths)} submissions of this name: "
-        f"{', '.join(printable(path.name) for path in paths)}"
-        for paths in of_name.values() if len(paths) > 1
-    }
+    twice = {paths[0].name: f"there are {len(paths)} submissions of this name: "
+             f"{', '.join(printable(path.name) for path in paths)}" for paths in of_name.values()
+             if len(paths) > 1}
     repositories = bool(handed_in) and all(os.path.isdir(path / ".git") for path in handed_in)
-    return _class(
-        "a folder of repositories, as GitHub Classroom makes it"
-        if repositories else "a folder, tar, zip or repository a student",
-        [(name, "", paths[0], None) for name, paths in of_name.items()],
-        [path for path in entries if path not in handed_in], refused=twice)
+    return _class("a folder of repositories, as GitHub Classroom makes it"
+                  if repositories else "a folder, tar, zip or repository a student",
+                  [(name, "", paths[0], None) for name, paths in of_name.items()],
+                  [path for path in entries if path not in handed_in], refused=twice)
 
 
 def alone(path: Path) -> Class:
@@ -107,8 +100,7 @@ def _class(layout: str, found: list[tuple[str, str, Path, bool | None]], ignored
     the path.
     """
     submissions, used, plain = [], set[str](), [
-        re.sub(r"[^A-Za-z0-9._-]+", "-", name).strip("-.")[:60] or "student" for name, *_ in found
-    ]
+        re.sub(r"[^A-Za-z0-9._-]+", "-", name).strip("-.")[:60] or "student" for name, *_ in found]
     known = Counter(student.lower() for student in plain)
     for student, (name, ident, path, late) in zip(plain, found):
         if known[student.lower()] > 1 or not name.isascii() or len(name) > 60:
@@ -117,10 +109,9 @@ def _class(layout: str, found: list[tuple[str, str, Path, bool | None]], ignored
         while student.lower() in used:  # the name of another folder in IN may end like this
             student += "-2"
         used.add(student.lower())
-        submissions.append(
-            Submission(student, printable(name), ident, path, late, (times
-                                                                     or {}).get(path.name, ""),
-                       (refused or {}).get(path.name, ""), layout if ident else ""))
+        submissions.append(Submission(student, printable(name),
+                                      ident, path, late, (times or {}).get(path.name, ""),
+                                      (refused or {}).get(path.name, ""), layout if ident else ""))
     return Class(layout, submissions, [printable(path.name) for path in ignored])
 
 
@@ -138,13 +129,10 @@ def _gradescope(entries: list[Path], metadata: Path) -> Class:
     except (yaml.YAMLError, AttributeError, TypeError) as why:
         said = " ".join(str(why).split())
         raise NoWalls(f"{printable(metadata.name)} is not what Gradescope writes: {said}") from why
-    handed_in = [
-        path for path in entries
-        if re.fullmatch(r"submission_\d+", path.name) and path.is_dir() and not path.is_symlink()
-    ]
-    return _class(GRADESCOPE,
-                  [(people.get(path.name) or path.name, ids.get(path.name, ""), path, None)
-                   for path in handed_in],
+    handed_in = [path for path in entries if re.fullmatch(r"submission_\d+", path.name)
+                 and path.is_dir() and not path.is_symlink()]
+    return _class(GRADESCOPE, [(people.get(path.name) or path.name,
+                                ids.get(path.name, ""), path, None) for path in handed_in],
                   [path for path in entries if path not in (*handed_in, metadata)], times)
 
 
@@ -161,7 +149,5 @@ def _of_platform(layout: str, entries: list[Path], form: re.Pattern[str]) -> Cla
         kept.append((m["name"], ident, path, bool(m["late"]) if layout == CANVAS else None))
         if (archives := sum(archive(path) for _, path in of)) > 1:
             refused[path.name] = f"it has {archives} archives"
-    return _class(layout,
-                  sorted(kept, key=lambda of: of[0]) if layout == CANVAS else kept,
-                  [path for path in entries if path not in {k[2]
-                                                            for k in kept}], refused=refused)
+    return _class(layout, sorted(kept, key=lambda of: of[0]) if layout == CANVAS else kept,
+                  [path for path in entries if path not in {k[2] for k in kept}], refused=refused)

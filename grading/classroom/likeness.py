@@ -13,8 +13,6 @@ instructions that were handed out, so that two starts are alike by 100 per cent.
 than a minute for a file of 256 KiB of '-' or of '"', which a student may hand in.
 """
 
-from __future__ import annotations
-
 import hashlib
 import re
 from dataclasses import dataclass
@@ -63,23 +61,17 @@ def own_lines(files: dict[str, bytes], handed_out: dict[str, bytes]) -> str:
     """The lines that are not handed out, with the name of their file above them."""
     said = []
     for name, data in sorted(files.items()):
-        given = {
-            line.strip()
-            for line in handed_out.get(name, b"").decode(errors="replace").splitlines()
-        }
-        own = [
-            line.rstrip() for line in data.decode(errors="replace").splitlines()
-            if line.strip() and line.strip() not in given
-        ]
+        given = {line.strip()
+                 for line in handed_out.get(name, b"").decode(errors="replace").splitlines()}
+        own = [line.rstrip() for line in data.decode(errors="replace").splitlines()
+               if line.strip() and line.strip() not in given]
         said += [f"/* {name} */", *own] if own else []
     return one.clean("\n".join(said) + "\n") if said else ""
 
 
 def runs(text: str) -> Runs:
-    tokens = [
-        token[0] if not token["name"] or token[0] in KEYWORDS else "a name"
-        for token in TOKEN.finditer(text) if not token["comment"]
-    ]
+    tokens = [token[0] if not token["name"] or token[0] in KEYWORDS else "a name"
+              for token in TOKEN.finditer(text) if not token["comment"]]
     return in_a_row(tokens, RUN)
 
 
@@ -100,10 +92,8 @@ def pairs(texts: dict[str, str], operations: dict[str, str], handed_out: str = "
     instructions, a line for each, as tree.py keeps them."""
     given = in_a_row(handed_out.splitlines(), RUN_OF_INSTRUCTIONS)
     text = alike({name: runs(of) for name, of in texts.items()})
-    machine = alike({
-        name: in_a_row(of.splitlines(), RUN_OF_INSTRUCTIONS) - given
-        for name, of in operations.items()
-    })
+    machine = alike({name: in_a_row(of.splitlines(), RUN_OF_INSTRUCTIONS) - given
+                     for name, of in operations.items()})
     found = (Pair(a, b, text.get((a, b), 0), machine.get((a, b), 0))
              for a, b in text.keys() | machine.keys())
     return sorted((pair for pair in found if pair.most >= LEAST), key=lambda pair:
@@ -115,13 +105,10 @@ def write(out: Path, lab: int, rows: list[Row], handed_out: dict[str, bytes],
     """Write OUT/likeness.html and likeness.csv. `at`: the class's tree (tree.py)."""
     texts = {row.submission.student: own_lines(row.taken.files, handed_out) for row in rows}
     compared = {**texts, SOLUTION: own_lines(solution, handed_out)}
-    operations = {
-        row.submission.student: kept(out / "graded" / row.result["key"] / tree.OPERATIONS)
-        for row in rows
-    } | {SOLUTION: kept(at / "build" / tree.OF_SOLUTION)}
-    about, before = hashlib.sha256(
-        repr((sorted(compared.items()),
-              sorted(operations.items()))).encode()).hexdigest(), out / "likeness.sha256"
+    operations = {row.submission.student: kept(out / "graded" / row.result["key"] / tree.OPERATIONS)
+                  for row in rows} | {SOLUTION: kept(at / "build" / tree.OF_SOLUTION)}
+    made_of = repr((sorted(compared.items()), sorted(operations.items()))).encode()
+    about, before = hashlib.sha256(made_of).hexdigest(), out / "likeness.sha256"
     if before.exists() and before.read_text() == about and all(
         (out / name).exists() for name in ("likeness.html", "likeness.csv")):
         return  # the report is there, and the same
@@ -130,10 +117,9 @@ def write(out: Path, lab: int, rows: list[Row], handed_out: dict[str, bytes],
     results.table(out / "likeness.csv",
                   [("per cent of the text", "of the instructions", "student", "student"),
                    *((pair.text, pair.instructions, pair.first, pair.second) for pair in found)])
-    write_whole(
-        out / "likeness.html",
-        pages.page("likeness.html", lab=lab, pairs=found, texts=texts, least=LEAST, tokens=RUN,
-                   instructions=RUN_OF_INSTRUCTIONS, shown=SHOWN, longest=LONGEST))
+    page = pages.page("likeness.html", lab=lab, pairs=found, texts=texts, least=LEAST, tokens=RUN,
+                      instructions=RUN_OF_INSTRUCTIONS, shown=SHOWN, longest=LONGEST)
+    write_whole(out / "likeness.html", page)
     write_whole(before, about)
 
 

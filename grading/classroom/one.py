@@ -15,8 +15,6 @@ student's files can choose them. So the tree as it was handed out is built in th
 then the submission again. If the tree as it was handed out does not build, the harness failed.
 """
 
-from __future__ import annotations
-
 import argparse
 import base64
 import json
@@ -85,27 +83,21 @@ def tree_at(source: Path, at: Path) -> Path:
 def run(job: dict[str, Any], folder: Path) -> walls.Ended:
     """Build and grade in this folder. What is written lies there. Raises NoWalls if this machine
     cannot build what was handed out."""
-    source, lab, files = Path(job["tree"]), job["lab"], {
-        name: base64.b64decode(data)
-        for name, data in job["files"].items()
-    }
-    at, qemu = tree_at(
-        source, folder /
-        "tree"), os.path.abspath(os.environ["QEMU_DIR"]) if os.environ.get("QEMU_DIR") else ""
+    source, lab, files = Path(job["tree"]), job["lab"], {name: base64.b64decode(data)
+                                                         for name, data in job["files"].items()}
+    at, qemu = tree_at(source, folder / "tree"), os.path.abspath(
+        os.environ["QEMU_DIR"]) if os.environ.get("QEMU_DIR") else ""
     for name, new in files.items():
         if new != (at / name).read_bytes():
             (at / name).write_bytes(new)
-    settings = {
-        "SEEDS": " ".join(job["seeds"]), "LAB": str(lab), "FILES": " ".join(tree.written(lab)),
-        "QEMU_EXTRA": QEMU_SANDBOX, **({"QEMU_DIR": qemu} if qemu else {})
-    }
+    settings = {"SEEDS": " ".join(job["seeds"]),
+                "LAB": str(lab), "FILES": " ".join(tree.written(lab)), "QEMU_EXTRA": QEMU_SANDBOX,
+                **({"QEMU_DIR": qemu} if qemu else {})}
     for arch in ARCHES:
         staffed = tree.staffed(source, lab, files, arch)
-        settings |= {
-            f"MAKE_{arch}": " ".join(tree.make(lab, arch,
-                                               staffed)), f"STAFF_{arch}": tree.staff(lab, staffed),
-            f"HALVES_{arch}": " ".join(f"--staff={half}" for half in staffed)
-        }
+        settings |= {f"MAKE_{arch}": " ".join(tree.make(lab, arch, staffed)),
+                     f"STAFF_{arch}": tree.staff(lab, staffed),
+                     f"HALVES_{arch}": " ".join(f"--staff={half}" for half in staffed)}
 
     def within(script: str, where: Path, **more: str) -> walls.Ended:
         return walls.run(["/bin/bash", "-c", script], [UNPACKED.resolve(), *filter(None, [qemu])],
@@ -121,8 +113,7 @@ def run(job: dict[str, Any], folder: Path) -> walls.Ended:
         for name in tree.written(lab):
             os.utime(handed_out / name)
         within(BUILD_EACH, handed_out,
-               **{f"MAKE_{arch}": " ".join(tree.make(lab, arch))
-                  for arch in ARCHES})
+               **{f"MAKE_{arch}": " ".join(tree.make(lab, arch)) for arch in ARCHES})
         if failed(folder):
             raise NoWalls("what was handed out does not build here, either:\n" +
                           "\n".join([*failed(folder).values(), *said])[-2000:])
@@ -161,10 +152,8 @@ def await_ends(out: Path, seconds: float) -> None:
 
 def failed(folder: Path) -> dict[str, str]:
     """What each build printed that failed, by architecture."""
-    return {
-        arch: text(folder / f"build-{arch}.txt")
-        for arch in ARCHES if text(folder / f"build-{arch}.status", 10).strip() != "0"
-    }
+    return {arch: text(folder / f"build-{arch}.txt") for arch in ARCHES
+            if text(folder / f"build-{arch}.status", 10).strip() != "0"}
 
 
 # ---- what came of it -----------------------------------------------------------------
@@ -220,11 +209,9 @@ def attempt(folder: Path, number: int, seed: str, built: list[str]) -> dict[str,
                 boot["log"] = f"attempt-{number}/{Path(boot['log']).name}"
             grade.pop("replay")
             grades.append(grade)
-    return {
-        "seed": seed, "state": HARNESS if harness else GRADED if grades else BUILD,
-        "points": None if harness else sum(g["points"] for g in grades), "printed": "\n".join(said),
-        "grades": grades
-    }
+    return {"seed": seed, "state": HARNESS if harness else GRADED if grades else BUILD,
+            "points": None if harness else sum(g["points"] for g in grades),
+            "printed": "\n".join(said), "grades": grades}
 
 
 def together(attempts: list[dict[str, Any]]) -> list[dict[str, Any]]:
@@ -238,30 +225,24 @@ def together(attempts: list[dict[str, Any]]) -> list[dict[str, Any]]:
         rungs = []
         for rung in zip(*(g["rungs"] for g in graded)):
             points = [r["points"] for r in rung]
-            rungs.append({
-                "name": rung[0]["name"], "promise": rung[0]["promise"], "points": min(points),
-                "possible": rung[0]["possible"],
-                "reached": [p == r["possible"] for p, r in zip(points, rung)],
-                "why": [next((why for why in r["boots"].values() if why), "") for r in rung],
-                "mistakes": sorted({page
-                                    for r in rung for page in r["mistakes"].values()})
-            })
-        arches.append({
-            "arch": graded[0]["arch"], "verdicts": [g["verdict"] for g in graded],
-            "points": sum(r["points"] for r in rungs),
-            "possible": sum(r["possible"] for r in rungs), "rungs": rungs
-        })
+            rungs.append(
+                {"name": rung[0]["name"], "promise": rung[0]["promise"], "points": min(points),
+                 "possible": rung[0]["possible"],
+                 "reached": [p == r["possible"] for p, r in zip(points, rung)],
+                 "why": [next((why for why in r["boots"].values() if why), "") for r in rung],
+                 "mistakes": sorted({page for r in rung for page in r["mistakes"].values()})})
+        arches.append({"arch": graded[0]["arch"], "verdicts": [g["verdict"] for g in graded],
+                       "points": sum(r["points"] for r in rungs),
+                       "possible": sum(r["possible"] for r in rungs), "rungs": rungs})
     return arches
 
 
 def without_grade(key: str, lab: int, possible: int, state: str, said: str) -> dict[str, Any]:
     """The result of what was not graded. An error of the harness is no score."""
-    return {
-        "format": FORMAT, "key": key, "lab": lab, "state": state,
-        "points": None if state == HARNESS else 0, "possible": possible, "flaky": False,
-        "said": said, "arches": [], "attempts": [],
-        "cost": {"processor": 0, "build": 0, "attempts": [], "seconds": 0}
-    }
+    return {"format": FORMAT,
+            "key": key, "lab": lab, "state": state, "points": None if state == HARNESS else 0,
+            "possible": possible, "flaky": False, "said": said, "arches": [], "attempts": [],
+            "cost": {"processor": 0, "build": 0, "attempts": [], "seconds": 0}}
 
 
 def result(job: dict[str, Any], folder: Path, ended: walls.Ended) -> dict[str, Any]:
@@ -274,33 +255,24 @@ def result(job: dict[str, Any], folder: Path, ended: walls.Ended) -> dict[str, A
     if len(unbuilt) == len(ARCHES):
         return without_grade(*about, BUILD, said)
     whole = without_grade(*about, GRADED, "")
-    attempts = [
-        attempt(folder, n, seed, [arch for arch in ARCHES if arch not in unbuilt])
-        for n, seed in enumerate(job["seeds"], 1)
-    ]
+    attempts = [attempt(folder, n, seed, [arch for arch in ARCHES if arch not in unbuilt])
+                for n, seed in enumerate(job["seeds"], 1)]
     whole.update(attempts=attempts, said=said)
     if any(a["state"] == HARNESS for a in attempts):
-        return {
-            **whole, "state": HARNESS, "points": None,
-            "said": next(a["printed"][-2000:] for a in attempts if a["state"] == HARNESS)
-        }
+        return {**whole, "state": HARNESS, "points": None,
+                "said": next(a["printed"][-2000:] for a in attempts if a["state"] == HARNESS)}
     if any(a["state"] == BUILD for a in attempts):
-        return {
-            **whole, "state": BUILD,
-            "said": next(a["printed"] for a in attempts if a["state"] == BUILD)
-        }
+        return {**whole, "state": BUILD,
+                "said": next(a["printed"] for a in attempts if a["state"] == BUILD)}
     arches = together(attempts)
     for arch in (arch for arch in ARCHES
-                 if arch not in unbuilt and arch not in {of["arch"]
-                                                         for of in arches}):
+                 if arch not in unbuilt and arch not in {of["arch"] for of in arches}):
         n = next(n for n, a in enumerate(attempts, 1)
-                 if arch not in {grade["arch"]
-                                 for grade in a["grades"]})
+                 if arch not in {grade["arch"] for grade in a["grades"]})
         whole["said"] += f"{arch}: " + text(folder / f"attempt-{n}-{arch}.txt")
     flaky = any(len(set(rung["reached"])) > 1 for arch in arches for rung in arch["rungs"])
-    return {
-        **whole, "arches": arches, "points": sum(arch["points"] for arch in arches), "flaky": flaky
-    }
+    return {**whole, "arches": arches, "points": sum(arch["points"] for arch in arches),
+            "flaky": flaky}
 
 
 def write_whole(path: Path, text: str) -> None:
@@ -379,16 +351,12 @@ def grade(options: argparse.Namespace) -> int:
             said = str(why) if isinstance(
                 why, NoWalls) else disk.why(why, folder) or clean(traceback.format_exc())[-2000:]
             whole = without_grade(key, job["lab"], job["possible"], HARNESS, said)
-        cpu = [
-            round(sum(number(folder / f"attempt-{n}-{arch}.cpu") for arch in ARCHES), 2)
-            for n in range(1,
-                           len(job["seeds"]) + 1)
-        ]
+        cpu = [round(sum(number(folder / f"attempt-{n}-{arch}.cpu") for arch in ARCHES), 2)
+               for n in range(1, len(job["seeds"]) + 1)]
         build, graded = number(folder / "build.cpu"), number(folder / "graded.cpu")
-        whole["cost"] = {
-            "processor": round(build + graded, 2), "build": build, "attempts": cpu,
-            "seconds": round(time.monotonic() - began, 1), "memory": ended.memory >> 20
-        }
+        whole["cost"] = {"processor": round(build + graded, 2), "build": build,
+                         "attempts": cpu, "seconds": round(time.monotonic() - began, 1),
+                         "memory": ended.memory >> 20}
         write(out, key, whole, folder)
     if options.tree:
         shutil.make_archive(str(out / key), "tar", out / "graded", key)
@@ -396,10 +364,8 @@ def grade(options: argparse.Namespace) -> int:
     points = "no score"
     if whole["points"] is not None:
         points = f"{whole['points']} of {whole['possible']} points"
-    print(
-        f"{job['students']}: {whole['state']}{', flaky' if whole['flaky'] else ''}, {points}, "
-        f"{whole['cost']['processor']} s of a processor",
-        flush=True)
+    print(f"{job['students']}: {whole['state']}{', flaky' if whole['flaky'] else ''}, {points}, "
+          f"{whole['cost']['processor']} s of a processor", flush=True)
     return 1 if whole["state"] == HARNESS else 0
 
 

@@ -5,8 +5,6 @@ Whatever a student wrote or printed is text in them: jinja2 escapes it, and no s
 own can run, whose digest is in the page's policy (templates/page.html).
 """
 
-from __future__ import annotations
-
 import base64
 import hashlib
 from collections import Counter
@@ -49,16 +47,12 @@ def write(out: Path, lab: int, rows: list[Row]) -> None:
 # ---- the instructor's ---------------------------------------------------------------
 
 def instructor(out: Path, lab: int, rows: list[Row]) -> str:
-    lost = Counter(
-        rung["name"] for row in rows
-        for rung in {r["name"]: r
-                     for a in row.result["arches"] for r in a["rungs"] if own_loss(r)}.values())
+    lost = Counter(rung["name"] for row in rows for rung in {
+        r["name"]: r for a in row.result["arches"] for r in a["rungs"] if own_loss(r)}.values())
     lost += Counter(f"all on {arch}: {happened}" for row in rows
                     for arch, happened in row.ungraded.items())
-    named = Counter(
-        page.partition("#")[2] for row in rows
-        for page in {p
-                     for a in row.result["arches"] for r in a["rungs"] for p in r["mistakes"]})
+    named = Counter(page.partition("#")[2] for row in rows for page in {
+        p for a in row.result["arches"] for r in a["rungs"] for p in r["mistakes"]})
     bins = histogram(rows)
     said = ", ".join(f"{count} from {n * 10} %" for n, count in enumerate(bins) if count)
     return page("index.html", lab=lab, rows=rows, states=states(rows), bins=bins, said=said,
@@ -98,10 +92,8 @@ def total(row: Row) -> str:
 
 
 def ungraded(row: Row) -> list[str]:
-    return [
-        f"{arch}: 0 of {row.possible_of_arch}, {happened}"
-        for arch, happened in row.ungraded.items()
-    ]
+    return [f"{arch}: 0 of {row.possible_of_arch}, {happened}"
+            for arch, happened in row.ungraded.items()]
 
 
 def reason(rung: dict[str, Any]) -> str:

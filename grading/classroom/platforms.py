@@ -1,8 +1,6 @@
 """Writes, from templates/, what a learning platform needs that calls a program for each submission:
 `make gradescope` and `make classroom`."""
 
-from __future__ import annotations
-
 import argparse
 import io
 import os
@@ -22,9 +20,9 @@ TEMPLATES = Path(__file__).with_name("templates")
 
 
 def template(name: str, lab: int, seed: str = "") -> str:
-    return (TEMPLATES / name).read_text().replace("@LAB@", str(lab)).replace(
-        "@STAFF@", tree.staff(lab)).replace(" @SEED@",
-                                            f" --seed {shlex.quote(seed)}" if seed else "")
+    text = (TEMPLATES / name).read_text().replace("@LAB@", str(lab))
+    text = text.replace("@STAFF@", tree.staff(lab))
+    return text.replace(" @SEED@", f" --seed {shlex.quote(seed)}" if seed else "")
 
 
 def gradescope(out: Path, lab: int, seed: str = "") -> None:
@@ -51,16 +49,12 @@ def check(out: Path, lab: int) -> None:
     """Raises NoWalls if `out` is no tree of make handout's with this lab, or has another
     workflow. One repository is one assignment of GitHub Classroom."""
     if not (out / "labs/staff").is_dir() or not any(out.glob(f"labs/{lab}-*/rubric.toml")):
-        raise NoWalls(
-            f"OUT={out} is no tree with lab {lab} that make handout wrote: type  make handout "
-            f"OUT=.. LABS=0-{lab}"
-        )
+        raise NoWalls(f"OUT={out} is no tree with lab {lab} that make handout wrote: type  make "
+                      f"handout OUT=.. LABS=0-{lab}")
     before = (out / WORKFLOW).read_text() if (out / WORKFLOW).exists() else ""
     if before and before.partition("\n")[0] != template("classroom.yml", lab).partition("\n")[0]:
-        raise NoWalls(
-            f"{out / WORKFLOW} is another lab's: write a tree of its own for lab {lab}, with make "
-            f"handout"
-        )
+        raise NoWalls(f"{out / WORKFLOW} is another lab's: write a tree of its own for lab {lab}, "
+                      "with make handout")
 
 
 def classroom(out: Path, lab: int) -> Path:
@@ -91,10 +85,8 @@ def main() -> int:
             is_new = not file.tell()
         tree.known()
         gradescope(options.out, options.lab, options.seed)
-        print(
-            f"{options.out}: an autograder for lab {options.lab}. It holds the solutions: do not "
-            f"hand it out."
-        )
+        print(f"{options.out}: an autograder for lab {options.lab}. It holds the solutions: do not "
+              "hand it out.")
         return 0
     except NoWalls as why:
         options.out.unlink() if is_new else None

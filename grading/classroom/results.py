@@ -1,8 +1,6 @@
 """What a class's grade leaves in OUT: tables for a spreadsheet and for the learning platforms, of
 one Row for each student."""
 
-from __future__ import annotations
-
 import csv
 import io
 import json
@@ -51,11 +49,8 @@ class Row:
         if self.result["state"] != GRADED:
             return {}
         graded = {of["arch"] for of in self.result["arches"]}
-        return {
-            arch:
-            "cannot be judged" if f"{arch}: fail: " in self.result["said"] else "does not build"
-            for arch in ARCHES if arch not in graded
-        }
+        return {arch: "cannot be judged" if f"{arch}: fail: " in self.result["said"]
+                else "does not build" for arch in ARCHES if arch not in graded}
 
     @property
     def possible_of_arch(self) -> int:
@@ -64,11 +59,9 @@ class Row:
     @property
     def why(self) -> str:
         """The first thing that is wrong, in one line."""
-        lost = [
-            f"{rung['name']} ({arch['arch']}): {why}" for arch in self.result["arches"]
-            for rung in arch["rungs"] if not rung["points"] for why in rung["why"]
-            if why and not why.startswith("needs: ")
-        ]
+        lost = [f"{rung['name']} ({arch['arch']}): {why}" for arch in self.result["arches"]
+                for rung in arch["rungs"] if not rung["points"] for why in rung["why"]
+                if why and not why.startswith("needs: ")]
         said = [line for line in self.result["said"].splitlines() if line.strip()]
         said = [line for line in said if "build failure" in line or "error" in line] or said
         if self.ungraded:
@@ -100,15 +93,15 @@ def table(path: Path, lines: Iterable[Iterable[object]]) -> None:
 
 def write(out: Path, lab: int, rows: list[Row]) -> None:
     possible = rows[0].result["possible"] if rows else 0
-    table(out / "class.csv",
-          [("student", "name", "id", "late", "state", "points", "possible", *ARCHES, "before",
-            "not handed in", "ignored files", "first error", "after the late policy", "submitted",
-            "by"), *((r.submission.student, r.submission.name, r.submission.ident,
-                      "late" if r.submission.late else "", r.state, r.points, r.result["possible"],
-                      *map(r.of, ARCHES), r.history[-2]["points"] if len(r.history) > 1 else "",
-                      " ".join(r.taken.missing), r.taken.ignored_count, r.why, r.final,
-                      r.late.submitted if r.late else "", r.late.clock if r.late else "")
-                     for r in rows)])
+    heads = ("student", "name", "id", "late", "state", "points", "possible", *ARCHES, "before",
+             "not handed in", "ignored files", "first error", "after the late policy", "submitted",
+             "by")
+    lines = ((r.submission.student, r.submission.name, r.submission.ident,
+              "late" if r.submission.late else "", r.state, r.points, r.result["possible"],
+              *map(r.of, ARCHES), r.history[-2]["points"] if len(r.history) > 1 else "",
+              " ".join(r.taken.missing), r.taken.ignored_count, r.why, r.final,
+              r.late.submitted if r.late else "", r.late.clock if r.late else "") for r in rows)
+    table(out / "class.csv", [heads, *lines])
     table(
         out / "canvas.csv",
         [
@@ -149,10 +142,8 @@ def lateness(row: Row) -> str:
     if (row.late is None or row.points is None or row.late.points is None
             or row.late.points == row.points):
         return ""
-    clock = {
-        "platform": "the learning platform", "commit": "the date of the commit",
-        "file": "the time of the newest file"
-    }[row.late.clock]
+    clock = {"platform": "the learning platform", "commit": "the date of the commit",
+             "file": "the time of the newest file"}[row.late.clock]
     handed_in = (f"Handed in on {row.late.submitted}, according to {clock}"
                  if row.late.submitted else "Marked as late by the learning platform")
     return (f"{handed_in}; the deadline was {row.late.deadline}. "
@@ -161,16 +152,13 @@ def lateness(row: Row) -> str:
 
 def tests(row: Row) -> list[dict[str, Any]]:
     """An entry for each rung, and one for each architecture without a grade."""
-    ungraded = [{
-        "name": f"{arch}: {happened}", "score": 0, "max_score": row.possible_of_arch,
-        "promise": f"the files build for {arch}, and the kernel can be judged",
-        "why": row.result["said"]
-    } for arch, happened in row.ungraded.items()]
-    return ungraded + [{
-        "name": f"{arch['arch']}: {rung['name']}", "score": rung["points"],
-        "max_score": rung["possible"], "promise": rung["promise"], "why": next(
-            (why for why in rung["why"] if why), "")
-    } for arch in row.result["arches"] for rung in arch["rungs"]]
+    ungraded = [{"name": f"{arch}: {happened}", "score": 0, "max_score": row.possible_of_arch,
+                 "promise": f"the files build for {arch}, and the kernel can be judged",
+                 "why": row.result["said"]} for arch, happened in row.ungraded.items()]
+    return ungraded + [{"name": f"{arch['arch']}: {rung['name']}", "score": rung["points"],
+                        "max_score": rung["possible"], "promise": rung["promise"],
+                        "why": next((why for why in rung["why"] if why), "")}
+                       for arch in row.result["arches"] for rung in arch["rungs"]]
 
 
 def gradescope(path: Path, row: Row) -> None:
@@ -179,25 +167,17 @@ def gradescope(path: Path, row: Row) -> None:
     path.unlink(missing_ok=True)
     if row.points is None:
         return
-    said = [
-        row.why if not row.result["arches"] else "",
-        f"{row.points} points, and {row.final} after the late policy. {lateness(row)}"
-        if row.final != row.points else ""
-    ]
-    write_whole(
-        path,
-        json.dumps(
-            {
-                "score": row.final, "output": "\n".join(filter(None, said)),
-                "output_format": "text", "extra_data": {
-                    "key": row.result["key"], "state": row.state,
-                    "seeds": [a["seed"] for a in row.result["attempts"]]
-                }, "tests": [{
-                    "name": t["name"], "score": t["score"], "max_score": t["max_score"],
-                    "output": f"{t['promise']}\n{t['why']}".strip(), "output_format": "text",
-                    "status": "passed" if t["score"] else "failed"
-                } for t in tests(row)]
-            }, indent=1) + "\n")
+    said = [row.why if not row.result["arches"] else "",
+            f"{row.points} points, and {row.final} after the late policy. {lateness(row)}"
+            if row.final != row.points else ""]
+    about = {"key": row.result["key"], "state": row.state,
+             "seeds": [a["seed"] for a in row.result["attempts"]]}
+    of_tests = [{"name": t["name"], "score": t["score"], "max_score": t["max_score"],
+                 "output": f"{t['promise']}\n{t['why']}".strip(), "output_format": "text",
+                 "status": "passed" if t["score"] else "failed"} for t in tests(row)]
+    document = {"score": row.final, "output": "\n".join(filter(None, said)),
+                "output_format": "text", "extra_data": about, "tests": of_tests}
+    write_whole(path, json.dumps(document, indent=1) + "\n")
 
 
 def prairielearn(path: Path, row: Row) -> None:
@@ -212,15 +192,11 @@ def prairielearn(path: Path, row: Row) -> None:
     printed = [
         f"{arch}: {happened}\n{row.result['said']}\n" for arch, happened in row.ungraded.items()
     ] + [for_student(a["printed"]) for a in row.result["attempts"][:1]]
-    write_whole(
-        path,
-        json.dumps(
-            {
-                "gradable": graded, **about, "output": "".join(printed), "tests": [{
-                    "name": t["name"], "description": t["promise"], "points": t["score"],
-                    "max_points": t["max_score"], "message": t["why"]
-                } for t in tests(row)]
-            }, indent=1) + "\n")
+    write_whole(path, json.dumps({"gradable": graded, **about, "output": "".join(printed),
+                                  "tests": [{"name": t["name"], "description": t["promise"],
+                                             "points": t["score"], "max_points": t["max_score"],
+                                             "message": t["why"]} for t in tests(row)]}, indent=1)
+                + "\n")
 
 
 def junit(path: Path, lab: int, rows: list[Row]) -> None:

@@ -6,8 +6,6 @@ an earlier lab is not graded again. Each submission gets a copy of it, in which 
 were handed in differ; make compiles these alone.
 """
 
-from __future__ import annotations
-
 import fcntl
 import hashlib
 import json
@@ -67,19 +65,17 @@ def known(*folders: str) -> list[bytes]:
     listed = subprocess.run(["git", "ls-files", "-z", "--", *folders], cwd=ROOT,
                             capture_output=True, check=False)
     if listed.returncode:
-        raise NoWalls(
-            f"{ROOT} must be a clone of this repository, because git lists its files: "
-            f"{(listed.stderr.decode(errors='replace').split(chr(10)) + [''])[0]}"
-        )
+        raise NoWalls(f"{ROOT} must be a clone of this repository, because git lists its files: "
+                      f"{(listed.stderr.decode(errors='replace').split(chr(10)) + [''])[0]}")
     return sorted(listed.stdout.split(b"\0")[:-1])
 
 
 def sources(*folders: str, but: tuple[str, ...] = ()) -> str:
     """A digest of the files in these folders that git knows, as they are now."""
     names = known(*folders)
-    return digest(
-        *(name + b"\0" + (ROOT / os.fsdecode(name)).read_bytes() for name in names
-          if (ROOT / os.fsdecode(name)).is_file() and not os.fsdecode(name).startswith(but)))
+    files = [name for name in names if (ROOT / os.fsdecode(name)).is_file()
+             and not os.fsdecode(name).startswith(but)]
+    return digest(*(name + b"\0" + (ROOT / os.fsdecode(name)).read_bytes() for name in files))
 
 
 FITTINGS = ("python", "tools", "qemu", "firmware")
@@ -87,35 +83,30 @@ FITTINGS = ("python", "tools", "qemu", "firmware")
 
 def fittings() -> dict[str, object]:
     """What this machine has, and a grade follows from. Raises qemu.emulator.Unfit."""
-    versions = {
-        words[0]: subprocess.run([*words, "--version"], capture_output=True, text=True,
-                                 check=False).stdout.partition("\n")[0]
-        for words in TOOLS
-    }
+    versions = {words[0]: subprocess.run([*words, "--version"], capture_output=True, text=True,
+                                         check=False).stdout.partition("\n")[0] for words in TOOLS}
     emulators = {arch: for_a_grade(arch) for arch in ARCHES}
-    firmware = next(
-        (path for isa in ISAS.values() if isa.firmware
-         for folder in (emulators[isa.name].path.parent.parent / "share/qemu",
-                        Path("/usr/share/qemu")) if (path := folder / isa.firmware).exists()), None)
-    return {
-        "python": platform.python_version(), "tools": versions, "qemu": {
-            arch: {
-                "version": emulator.version_line,
-                "sha256": hashlib.sha256(emulator.path.read_bytes()).hexdigest()
-            }
-            for arch, emulator in emulators.items()
-        }, "firmware": hashlib.sha256(firmware.read_bytes()).hexdigest() if firmware else ""
-    }
+    places = [folder / isa.firmware for isa in ISAS.values() if isa.firmware
+              for folder in (emulators[isa.name].path.parent.parent / "share/qemu",
+                             Path("/usr/share/qemu"))]
+    firmware = next((path for path in places if path.exists()), None)
+    return {"python": platform.python_version(), "tools": versions,
+            "qemu": {arch: {"version": emulator.version_line, "sha256": _sha256(emulator.path)}
+                     for arch, emulator in emulators.items()},
+            "firmware": _sha256(firmware) if firmware else ""}
+
+
+def _sha256(path: Path) -> str:
+    return hashlib.sha256(path.read_bytes()).hexdigest()
 
 
 def manifest(lab: int, seeds: list[str]) -> dict[str, object]:
     """All that a grade follows from, besides what was handed in. Raises qemu.emulator.Unfit."""
-    return {
-        "lab": lab, "seeds": seeds,
-        "tree": sources("Makefile", "boot", "kern", "labs", "grading", "qemu",
-                        but=("grading/tests/", "grading/selftest/", "grading/classroom/")),
-        "grader": sources("grading/classroom/one.py", "grading/classroom/tree.py"), **fittings()
-    }
+    return {"lab": lab, "seeds": seeds,
+            "tree": sources("Makefile", "boot", "kern", "labs", "grading", "qemu",
+                            but=("grading/tests/", "grading/selftest/", "grading/classroom/")),
+            "grader": sources("grading/classroom/one.py", "grading/classroom/tree.py"),
+            **fittings()}
 
 
 def staff(lab: int, staffed: Sequence[str] = ()) -> str:
@@ -130,9 +121,8 @@ def make(lab: int, arch: str, staffed: Sequence[str] = ()) -> list[str]:
     """The command that builds a submission's kernel for this architecture, in the submission's
     tree."""
     linked = staff(lab, staffed)
-    return [
-        "make", "-s", f"LAB={lab}", *([f"STAFF={linked}"] if linked else []), f"ARCH={arch}", "all"
-    ]
+    return ["make", "-s", f"LAB={lab}", *([f"STAFF={linked}"] if linked else []), f"ARCH={arch}",
+            "all"]
 
 
 @contextmanager
@@ -173,11 +163,8 @@ def _build(lab: int, tree: Path) -> None:
     (new / "build/.setup").touch()
     for arch in ARCHES:
         _run(*make(lab, arch), at=new)
-    later = [
-        name
-        for number, names in list(halves.files(rubric.LABS[lab] /
-                                               "rubric.toml", ARCHES).items())[1:] for name in names
-    ]
+    later = [name for number, names in list(halves.files(rubric.LABS[lab] / "rubric.toml",
+                                                         ARCHES).items())[1:] for name in names]
     if later:  # also build the kernels of a submission in which the second half was begun
         for name in later:
             with (new / name).open("a") as file:
@@ -204,11 +191,9 @@ def _run(*command: str | Path, at: Path | None = None) -> str:
     done = subprocess.run([str(word) for word in command], capture_output=True, text=True,
                           check=False, env=CLEAN, cwd=at)
     if done.returncode:
-        raise NoWalls(
-            disk.told(done.stdout + done.stderr, ROOT / "build") or
-            f"{' '.join(str(word) for word in command[:5])} ... "
-            f"failed:\n{(done.stdout + done.stderr)[-2000:]}"
-        )
+        raise NoWalls(disk.told(done.stdout + done.stderr, ROOT / "build")
+                      or f"{' '.join(str(word) for word in command[:5])} ... "
+                      f"failed:\n{(done.stdout + done.stderr)[-2000:]}")
     return done.stdout
 
 
@@ -222,10 +207,9 @@ def staffed(tree: Path, lab: int, files: dict[str, bytes], arch: str) -> list[st
     handed out: the staff's objects are linked for them. If that is so of every half, the first is
     graded as it is."""
     parts = halves.files(rubric.LABS[lab] / "rubric.toml", (arch,))
-    still = [
-        number for number, names in parts.items()
-        if any(name not in files or files[name] == (tree / name).read_bytes() for name in names)
-    ]
+    still = [number for number, names in parts.items()
+             if any(name not in files or files[name] == (tree / name).read_bytes()
+                    for name in names)]
     return still if len(still) < len(parts) else still[1:]
 
 

@@ -10,8 +10,6 @@ runs on the worker, in its copy of the tree, before the first job and after the 
 for the end of jobs that still run in FOLDER, empties it, and prints what the machine has.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 import os
@@ -56,12 +54,10 @@ class Workers:
 
     def words(self, out: Path) -> list[str]:
         """What follows parallel's own options."""
-        return [
-            "--sshlogin", ",".join(self.logins), "--transferfile", f"{out}/./todo/{{}}.json",
-            "--return", "{}.tar", "--cleanup", "--workdir", f"{FOLDER}/{self.jobs}", "cd",
-            f"../{self.place}", "&&", "exec", "setpriv", "--pdeathsig", "TERM", sys.executable,
-            "-m", "grading.classroom.one", '"$OLDPWD"', "{}", "."
-        ]
+        return ["--sshlogin", ",".join(self.logins), "--transferfile", f"{out}/./todo/{{}}.json",
+                "--return", "{}.tar", "--cleanup", "--workdir", f"{FOLDER}/{self.jobs}", "cd",
+                f"../{self.place}", "&&", "exec", "setpriv", "--pdeathsig", "TERM", sys.executable,
+                "-m", "grading.classroom.one", '"$OLDPWD"', "{}", "."]
 
     def left(self) -> list[str]:
         """The workers on which something may be left, and why. Of the others the jobs' folders are
@@ -100,23 +96,16 @@ def ready(host: str, ssh: str, at: Path, about: dict[str, Any], place: str,
     login, port = named.groups()
     rsh = [*shlex.split(ssh), *(["-p", port] if port else [])]
     run([*rsh, login, f"mkdir -p {FOLDER}/{place} {FOLDER}/{jobs}"])
-    run([
-        "rsync", "-azR", "--copy-unsafe-links", f"--rsh={shlex.join(rsh)}", f"{at}/./",
-        f"{ROOT}/./grading/classroom", f"{login}:{FOLDER}/{place}/"
-    ])
-    check = [
-        *rsh, login,
-        f"cd {FOLDER}/{place} && exec {sys.executable} -m grading.classroom.workers ../{jobs}"
-    ]
+    run(["rsync", "-azR", "--copy-unsafe-links", f"--rsh={shlex.join(rsh)}", f"{at}/./",
+         f"{ROOT}/./grading/classroom", f"{login}:{FOLDER}/{place}/"])
+    check = [*rsh, login,
+             f"cd {FOLDER}/{place} && exec {sys.executable} -m grading.classroom.workers ../{jobs}"]
     has = json.loads(run(check))
     for name in tree.FITTINGS:
         if has[name] != about[name]:
             here, there = (json.dumps(of) for of in differing(about[name], has[name]))
-            raise Refusal(
-                intake.printable(
-                    f"its grades could differ from this machine's: {name} is {there}, and here "
-                    f"{here}"
-                ))
+            raise Refusal(intake.printable(f"its grades could differ from this machine's: {name} "
+                                           f"is {there}, and here {here}"))
     return f"{has['processors']}/{host}", check
 
 
@@ -150,13 +139,10 @@ def prepare(hosts: list[str], ssh: str, out: Path, at: Path, about: dict[str, An
             print(f"{intake.printable(host)} grades nothing: {said}", file=sys.stderr, flush=True)
     ready_ones = {host: said for host, said in zip(hosts, found) if not isinstance(said, Refusal)}
     if not ready_ones:
-        raise NoWalls(
-            f"no host can grade. Try:  ssh {intake.printable(hosts[0])}  and see "
-            f"docs/instructors.md, \"On many machines\""
-        )
+        raise NoWalls(f"no host can grade. Try:  ssh {intake.printable(hosts[0])}  and see "
+                      "docs/instructors.md, \"On many machines\"")
     return Workers(ssh, place, jobs, [login for login, _ in ready_ones.values()],
-                   {host: check
-                    for host, (_, check) in ready_ones.items()})
+                   {host: check for host, (_, check) in ready_ones.items()})
 
 
 def collect(out: Path) -> None:

@@ -128,11 +128,8 @@ class Kernel(Elf):
         """The addresses of the words in which two copies of text differ. A word that one copy lacks
         counts as different."""
         lo, most = self.text[0], max(len(first), len(second))
-        return (
-            []
-            if first == second
-            else [lo + i for i in range(0, most, 4) if first[i : i + 4] != second[i : i + 4]]
-        )
+        return ([] if first == second else [lo + i for i in range(0, most, 4)
+                                            if first[i : i + 4] != second[i : i + 4]])
 
     def place(self, modules: tuple[Module, ...]) -> None:
         """A boot loads these modules too, each at its address. If two have one address, the sites
@@ -144,8 +141,7 @@ class Kernel(Elf):
         return next((m for m in reversed(self.modules) if m.base <= address < m.end), None)
 
     def function_at(self, address: int) -> Function | None:
-        module = self.module_at(address)
-        if module:
+        if module := self.module_at(address):
             return next((f for f in module.functions if f.start <= address < f.end), None)
         i = bisect_right(self._starts, address) - 1
         while i >= 0 and self.functions[
@@ -240,22 +236,18 @@ class Kernel(Elf):
         unit = next((at for section, name, at, _ in self._placed
                      if (section, name) == (".debug_info", DECLARED[structure])), None)
         if unit is None:
-            raise Stopped(
-                Verdict.HARNESS,
-                f"{DECLARED[structure]}.o has no debug information, which says how struct "
-                f"{structure} is laid out"
-            )
+            raise Stopped(Verdict.HARNESS, f"{DECLARED[structure]}.o has no debug information, "
+                          f"which says how struct {structure} is laid out")
         with self.path.open("rb") as file:
             for die in ELFFile(file).get_dwarf_info().get_CU_at(unit).iter_DIEs():
                 attributes = die.attributes
                 name = attributes.get("DW_AT_name")
                 if (die.tag == "DW_TAG_structure_type" and name
                         and name.value == structure.encode() and "DW_AT_byte_size" in attributes):
-                    found = {
-                        c.attributes["DW_AT_name"].value.decode():
-                        int(c.attributes["DW_AT_data_member_location"].value)
-                        for c in die.iter_children() if "DW_AT_name" in c.attributes
-                    }
+                    named = [c.attributes for c in die.iter_children()
+                             if "DW_AT_name" in c.attributes]
+                    found = {of["DW_AT_name"].value.decode():
+                             int(of["DW_AT_data_member_location"].value) for of in named}
                     return {"": int(attributes["DW_AT_byte_size"].value), **found}
         raise ValueError(f"{self.path.name} does not say how struct {structure} is laid out")
 

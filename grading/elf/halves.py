@@ -5,8 +5,6 @@ STAFF=, labs/staff/ and the reports name a half by the lab's number and the half
 4.2.
 """
 
-from __future__ import annotations
-
 import tomllib
 from pathlib import Path
 from typing import Any
@@ -22,10 +20,6 @@ def halves(rubric: Path) -> dict[str, dict[str, Any]]:
 
 def files(rubric: Path, arches: tuple[str, ...]) -> dict[str, list[str]]:
     """By half: the files that students hand in for these architectures."""
-    return {
-        number: [
-            name.replace("<arch>", arch) for name in half["files"]
-            for arch in (arches if "<arch>" in name else arches[:1])
-        ]
-        for number, half in halves(rubric).items()
-    }
+    return {number: [name.replace("<arch>", arch) for name in half["files"]
+                     for arch in (arches if "<arch>" in name else arches[:1])]
+            for number, half in halves(rubric).items()}

@@ -15,8 +15,6 @@ under FOLDER as their sources in the tree. Exits with 1 and a message if an
 object breaks a rule.
 """
 
-from __future__ import annotations
-
 import functools
 import re
 import struct
@@ -87,8 +85,7 @@ def rules(arch: str) -> dict[str, Rule]:
         for source in (Path(name) for of_half in halves.files(rubric, (arch,)).values()
                        for name in of_half if name.endswith((".c", ".S"))):
             found[str(source.with_suffix(".o"))] = Rule(
-                str(source),
-                **said.get("object", {}).get(source.name, {}))
+                str(source), **said.get("object", {}).get(source.name, {}))
     return found
 
 
@@ -116,8 +113,7 @@ def definitions(arch: str, objects: list[Path]) -> list[Definition]:
     out = subprocess.run([f"{ISAS[arch].cross}nm", "-A", "--defined-only", *objects],
                          capture_output=True, text=True, check=True).stdout
     found, path = (re.fullmatch(r"(.*):[0-9a-f]{16} (\w) ([A-Za-z_][\w.]*)", line)
-                   for line in out.splitlines()), {str(o): o
-                                                   for o in objects}
+                   for line in out.splitlines()), {str(o): o for o in objects}
     return [Definition(m[3], m[2].isupper(), path[m[1]]) for m in found if m]
 
 
@@ -125,10 +121,8 @@ def taken(trusted: list[Definition]) -> dict[str, Path]:
     """Names that no handed-in file may define: the kernel's global names and all names of its
     programs, except those of the C library."""
     common = identifiers(ROOT / "kern/app.h")
-    return {
-        d.name: d.by
-        for d in trusted if d.name not in common and (d.everywhere or PROGRAMS in str(d.by))
-    }
+    return {d.name: d.by for d in trusted
+            if d.name not in common and (d.everywhere or PROGRAMS in str(d.by))}
 
 
 def forbidden(arch: str, text: bytes, at: int) -> str:
@@ -180,17 +174,14 @@ class Object:
             if section["sh_size"] != 8 or flags != ALLOC:
                 raise Broken(f"section {name} may have only one entry")
         elif flags & ALLOC:
-            if not any(
-                    form.fullmatch(name) and (flags & ~(MERGE | STRINGS), kind) == (wanted, of)
-                    for form, wanted, of in LAID):
+            if not any(form.fullmatch(name) and (flags & ~(MERGE | STRINGS), kind) == (wanted, of)
+                       for form, wanted, of in LAID):
                 raise Broken(f"it may not have a section {name!a} with flags {flags:#x}")
         elif not (kind in BESIDE and BESIDE[kind].fullmatch(name)) or flags & ~(MERGE | STRINGS):
             raise Broken(f"it may not have a section {name!a}")
         if section["sh_addralign"] > PAGE:
-            raise Broken(
-                f"section {name} is aligned to {section['sh_addralign']} bytes, and may be aligned "
-                f"to a page at most"
-            )
+            raise Broken(f"section {name} is aligned to {section['sh_addralign']} bytes, and may "
+                         "be aligned to a page at most")
         if flags & EXECUTE and (found := forbidden(self.arch, section.data(), 0)):
             raise Broken(
                 f"it may not have the instruction {found}: that is for the kernel's own files")
@@ -205,10 +196,8 @@ class Object:
         for entry in section.iter_relocations() if target["sh_flags"] & ALLOC else ():
             kind, at = entry["r_info_type"], entry["r_offset"]
             if kind not in ISAS[self.arch].relocations:
-                raise Broken(
-                    f"{target.name}+{at:#x} has relocation {kind}, which a handed-in file may not "
-                    f"have"
-                )
+                raise Broken(f"{target.name}+{at:#x} has relocation {kind}, which a handed-in file "
+                             "may not have")
             if at + 4 > target["sh_size"]:
                 raise Broken(f"{section.name} reaches {at:#x}, outside of its section")
 
@@ -225,17 +214,14 @@ class Object:
             raise Broken(f"{name!a} is not a valid name")
         if kind not in ("STT_NOTYPE", "STT_FUNC", "STT_OBJECT",
                         "STT_SECTION") or bound not in ("STB_LOCAL", "STB_GLOBAL"):
-            raise Broken(
-                f"{name} is {bound.removeprefix('STB_').lower()} and of type "
-                f"{kind.removeprefix('STT_').lower()}: "
-                "only ordinary functions and variables are allowed")
+            raise Broken(f"{name} is {bound.removeprefix('STB_').lower()} and of "
+                         f"type {kind.removeprefix('STT_').lower()}: only ordinary functions and "
+                         "variables are allowed")
         if place == "SHN_UNDEF":
             self._refers(name)
         elif place == "SHN_ABS":
-            raise Broken(
-                f"{name} is an absolute symbol: use #define for a number, or a name that begins "
-                f"with .L"
-            )
+            raise Broken(f"{name} is an absolute symbol: use #define for a number, or a name that "
+                         "begins with .L")
         elif not isinstance(place, int):
             raise Broken(f"{name} has no place in a section ({place})")
         else:
@@ -248,16 +234,13 @@ class Object:
 
     def _defines(self, name: str, everywhere: bool) -> None:
         if everywhere and name not in self.rule.defines:
-            raise Broken(
-                f"it defines {name} for other files, and none of them may use it: make it local "
-                f"(in C: static)"
-            )
+            raise Broken(f"it defines {name} for other files, and none of them may use it: make it "
+                         "local (in C: static)")
         if not everywhere and (name in self.taken or name in self.shared):
             whose = self.taken.get(name)
             raise Broken(
                 f"{name} is a name of {whose.name if whose else 'another file of the labs'}: "
-                f"choose another name"
-            )
+                "choose another name")
         if name not in self.rule.defines and self._watched(name):
             raise Broken(f"{name} is a name that the harness looks for: choose another name")
 
@@ -351,8 +334,7 @@ def _made_by_the_linker(kernel: Kernel) -> str:
 
 def main() -> int:
     arch, folder, *objects = sys.argv[1:]
-    why = refused(arch, Path(folder), [Path(name) for name in objects])
-    if why:
+    if why := refused(arch, Path(folder), [Path(name) for name in objects]):
         print(f"build failure: {why}", file=sys.stderr)
     return 1 if why else 0
 

@@ -5,8 +5,6 @@ The numbers and meanings of relocations are those of the RISC-V ELF psABI specif
 for the Arm 64-bit Architecture.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
@@ -47,14 +45,12 @@ class Layout:
             self.symbols = list(elf.get_section_by_name(".symtab").iter_symbols())
             relas = [
                 Rela(s["sh_info"], r["r_offset"], r["r_info_type"], r["r_info_sym"], r["r_addend"])
-                for s in self.sections if s["sh_type"] == "SHT_RELA" for r in s.iter_relocations()
-            ]
+                for s in self.sections if s["sh_type"] == "SHT_RELA" for r in s.iter_relocations()]
         self.place: dict[int, tuple[int, int]] = {}  # by section: its region, and its offset there
         self._size = [0, 0, 0]
         for number in self._loaded():
-            for same in (
-                    n for n in self._loaded()
-                    if n >= number and n not in self.place and self._key(n) == self._key(number)):
+            for same in (n for n in self._loaded() if n >= number and n not in self.place
+                         and self._key(n) == self._key(number)):
                 self._add(same)
         self.relas = [r for r in relas if r.section in self.place]
         self._entries = self._numbered(r.symbol for r in self.relas
@@ -69,10 +65,8 @@ class Layout:
         return {symbol: n for n, symbol in enumerate(dict.fromkeys(symbols))}
 
     def _loaded(self) -> list[int]:
-        return [
-            n for n, s in enumerate(self.sections)
-            if s["sh_flags"] & ALLOC and s["sh_type"] != "SHT_NOTE" and s.name != ".eh_frame"
-        ]
+        return [n for n, s in enumerate(self.sections)
+                if s["sh_flags"] & ALLOC and s["sh_type"] != "SHT_NOTE" and s.name != ".eh_frame"]
 
     def _key(self, number: int) -> tuple[str, int]:
         flags = self.sections[number]["sh_flags"]
@@ -89,11 +83,10 @@ class Layout:
 
     def entries(self) -> list[int]:
         """The offsets in text of the functions with a call site, from the compiler's list."""
-        return [
-            self.place[symbol["st_shndx"]][1] + int(symbol["st_value"]) + r.addend
-            for r in self.relas if self.sections[r.section].name == "__patchable_function_entries"
-            for symbol in [self.symbols[r.symbol]]
-        ]
+        return [self.place[symbol["st_shndx"]][1] + int(symbol["st_value"]) + r.addend
+                for r in self.relas
+                if self.sections[r.section].name == "__patchable_function_entries"
+                for symbol in [self.symbols[r.symbol]]]
 
     def linked(self, base: int, end: int) -> bytes:
         """The text, with zeroes up to `end`, where constants begin."""

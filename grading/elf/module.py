@@ -5,8 +5,6 @@ The loader (kern/loader/elf.c) places the sections of text one after the other, 
 for calls of the kernel, then, at a multiple of 16, room for a trampoline for each stub.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -18,10 +16,8 @@ TRAMPOLINE = 12  # bytes of a trampoline, and of a stub
 
 def stubs(kernel: Kernel) -> list[int]:
     """The addresses of the kernel's stubs, in order, without the entries of islands."""
-    return [
-        kernel.address_of(name) for n in range(len(kernel.symbols))
-        if (name := f"ftrace_stub_{n}") in kernel.symbols
-    ]
+    return [kernel.address_of(name) for n in range(len(kernel.symbols))
+            if (name := f"ftrace_stub_{n}") in kernel.symbols]
 
 
 @dataclass(frozen=True)
@@ -73,31 +69,26 @@ class ModuleFile:
     def __init__(self, path: Path, kernel: Kernel) -> None:
         self._kernel, self._name, self._layout = kernel, path.stem, Layout(path, kernel)
         place = {n: at for n, (region, at) in self._layout.place.items() if region == TEXT}
-        self._functions = sorted(
-            ((s.name, place[s["st_shndx"]] + int(s["st_value"]), int(s["st_size"]))
-             for s in self._layout.symbols if s["st_info"]["type"] == "STT_FUNC"
-             and s["st_shndx"] in place and s["st_info"]["bind"] == "STB_LOCAL"),
-            key=lambda f: f[1])
+        own = [s for s in self._layout.symbols if s["st_info"]["type"] == "STT_FUNC"
+               and s["st_shndx"] in place and s["st_info"]["bind"] == "STB_LOCAL"]
+        self._functions = sorted(((s.name, place[s["st_shndx"]] + int(s["st_value"]),
+                                   int(s["st_size"])) for s in own), key=lambda f: f[1])
         self._room = up(self._layout.text_size, 16)
 
     def at(self, base: int) -> Module:
         kernel, known, room = self._kernel, stubs(self._kernel), base + self._room
         skip, before = kernel.isa.entry_skip, kernel.isa.word_before.get("entry")
-        functions = tuple(
-            Function(f"{name} [{self._name}]", base + at, base + at + size)
-            for name, at, size in self._functions)
+        functions = tuple(Function(f"{name} [{self._name}]", base + at, base + at + size)
+                          for name, at, size in self._functions)
         of = {f.start: f for f in functions}
-        sites = tuple(
-            Site(base + e + skip, of[base + e], kernel.isa.nop, kernel.isa.nop)
-            for e in self._layout.entries())
+        sites = tuple(Site(base + e + skip, of[base + e], kernel.isa.nop, kernel.isa.nop)
+                      for e in self._layout.entries())
         last = room + len(known) * TRAMPOLINE
         text = bytearray(self._layout.linked(base, up(last, PAGE)))
         written: dict[int, tuple[int, ...]] = {s.address - 4: (before,) for s in sites if before}
         if not all(_reaches(kernel, s, stub) for s in sites for stub in (known[0], known[-1])):
-            written |= {
-                room + n * TRAMPOLINE: kernel.isa.trampoline_to(room + n * TRAMPOLINE, stub)
-                for n, stub in enumerate(known)
-            }
+            written |= {room + n * TRAMPOLINE: kernel.isa.trampoline_to(room + n * TRAMPOLINE, stub)
+                        for n, stub in enumerate(known)}
         for at, words in written.items():
             text[at - base:at - base +
                  4 * len(words)] = b"".join(word.to_bytes(4, "little") for word in words)

@@ -6,8 +6,6 @@ build and not of a grade, with the Python files that need it. The reader of a ke
 lists; all others come from trusted objects (grading/elf/handed_in.py).
 """
 
-from __future__ import annotations
-
 import re
 import sys
 
@@ -86,10 +84,8 @@ STUB = re.compile(r"ftrace_(island_\d+_)?stub_\d+")  # the stubs, and their entr
 def listed(name: str) -> str:
     """The name. Raises LookupError if `make` does not look for it."""
     if name not in LISTED:
-        raise LookupError(
-            f"{name} is not in grading/elf/names.py, so make does not look for it when it links "
-            "a kernel"
-        )
+        raise LookupError(f"{name} is not in grading/elf/names.py, so make does not look for it "
+                          "when it links a kernel")
     return name
 
 
@@ -104,9 +100,8 @@ def needed_by(name: str) -> list[str]:
 
 def main() -> int:
     _, stage, elf = sys.argv[1:]
-    places: dict[str, set[int]] = {
-        name: set() for name in (*STAGES[int(stage)], *STORED.get(int(stage), ()))
-    }
+    places: dict[str, set[int]] = {name: set()
+                                   for name in (*STAGES[int(stage)], *STORED.get(int(stage), ()))}
     for symbol in Elf(elf).table:
         if symbol.name in places and symbol.section != "SHN_UNDEF":
             places[symbol.name].add(symbol.value)

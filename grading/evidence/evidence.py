@@ -55,9 +55,8 @@ def during(window: Window, seen: list[Item]) -> list[Item]:
     return between(seen, window.first, window.last)
 
 
-def once(
-    work: Callable[Concatenate[Evidence, Asked], Answer]
-) -> Callable[Concatenate[Evidence, Asked], Answer]:
+def once(work: Callable[Concatenate[Evidence, Asked],
+                        Answer]) -> Callable[Concatenate[Evidence, Asked], Answer]:
     """A decorator: compute the answer once for each boot and keep it in its Truth, as several rungs
     need it."""
     def known(evidence: Evidence, /, *about: Asked.args, **named: Asked.kwargs) -> Answer:
@@ -134,11 +133,9 @@ class Phase:
 
     def listed(self, file: str) -> list[str]:
         """The functions that the file lists, or the comment that is its only line."""
-        return [
-            line if line[0] == "#" else line.split()[0]
-            for line in self.files.get(file, "").splitlines()
-            if line.strip() and line[0] not in " \t"
-        ]
+        lines = self.files.get(file, "").splitlines()
+        return [line if line[0] == "#" else line.split()[0] for line in lines
+                if line.strip() and line[0] not in " \t"]
 
     @cached_property
     def returning(self) -> frozenset[str]:
@@ -383,16 +380,11 @@ class Evidence:
         Then it is the function that was interrupted most often."""
         found = dict[int, str]()
         for samples in (self.came_from, self.whereabouts):
-            names = [
-                Counter(self.kernel.name_at(pc).partition("+")[0] for pc in seen)
-                for seen in zip(*samples)
-            ]
+            names = [Counter(self.kernel.name_at(pc).partition("+")[0] for pc in seen)
+                     for seen in zip(*samples)]
             most = {cpu: counts.most_common(1)[0] for cpu, counts in enumerate(names)}
-            found |= {
-                cpu: name
-                for cpu, (name, times) in most.items()
-                if 2 * times > len(samples) and name != "exception_vector"
-            }
+            found |= {cpu: name for cpu, (name, times) in most.items()
+                      if 2 * times > len(samples) and name != "exception_vector"}
         return found
 
     def on(self) -> list[Phase]:

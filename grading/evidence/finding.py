@@ -1,7 +1,5 @@
 """A finding: what a check found wrong, with everything that the report shows about it."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from enum import Enum, auto

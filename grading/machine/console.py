@@ -4,8 +4,6 @@ QEMU writes each byte with its own system call, and a pipe is the fastest
 receiver. The harness must read the pipe at all times, or the guest blocks.
 """
 
-from __future__ import annotations
-
 import os
 import re
 import select
@@ -119,9 +117,8 @@ class GuestConsole:
         if not self.received:
             return Stopped(Verdict.DEAD, f"no byte on the console in {seconds:.0f} s")
         last = last_line(plain(self._unread[-LAST:]), len(self._unread) > LAST)
-        return Stopped(
-            Verdict.TIMEOUT,
-            f"no {what} within {seconds:.0f} s" + (f"; the last line was: {last}" if last else ""))
+        return Stopped(Verdict.TIMEOUT, f"no {what} within {seconds:.0f} s"
+                       + (f"; the last line was: {last}" if last else ""))
 
     def at_prompt(self) -> bool:
         """Does the output read so far end with a prompt, so that the last typed line is done?"""

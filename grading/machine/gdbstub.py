@@ -1,8 +1,6 @@
 """A client of QEMU's debugger stub: stops the machine at an instruction, steps it, and reads and
 writes registers and memory."""
 
-from __future__ import annotations
-
 import re
 import select
 import socket
@@ -163,10 +161,8 @@ class Stub:
     def _described(self) -> dict[str, int]:
         files = re.findall(rb'href="([^"]+)"', self._file("target.xml"))
         text = b"".join(self._file(name.decode()) for name in files)
-        return {
-            name.decode(): int(number)
-            for name, number in re.findall(rb'<reg name="(\w+)"[^>]* regnum="(\d+)"', text)
-        }
+        return {name.decode(): int(number)
+                for name, number in re.findall(rb'<reg name="(\w+)"[^>]* regnum="(\d+)"', text)}
 
     def _file(self, name: str) -> bytes:
         text, more = b"", b"m"
@@ -190,7 +186,5 @@ class Stub:
         held = self.read(address, len(data))
         self.do("Qqemu.PhyMemMode:0")
         if held != data:
-            raise QemuError(
-                f"QEMU was to write {data.hex()} into memory at {address:#x}, and it holds "
-                f"{held.hex()}"
-            )
+            raise QemuError(f"QEMU was to write {data.hex()} into memory at {address:#x}, and it "
+                            f"holds {held.hex()}")

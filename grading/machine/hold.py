@@ -20,8 +20,6 @@ breakpoint. Each stop discards QEMU's translated code and costs about 10 ms, so 
 from memory or from the observer's log where possible.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from functools import cache
@@ -110,8 +108,7 @@ class Cpus:
             for cpu in [cpu for cpu in waiting if self.pc(cpu) == places[cpu]]:
                 self.hold(cpu)
                 waiting.remove(cpu)
-            if waiting and self.reach({places[cpu]
-                                       for cpu in waiting}, but=self.all - waiting,
+            if waiting and self.reach({places[cpu] for cpu in waiting}, but=self.all - waiting,
                                       insns=OF_A_LINE) is None:
                 return False
         return True
@@ -162,10 +159,8 @@ class Cpus:
                     self.hold(cpu)
                     return cpu
             if not answered:  # otherwise the CPUs may have spent the slice waiting for a served CPU
-                executed = [
-                    n + min(after - b, insns // SLICES)
-                    for n, after, b in zip(executed, self._run.insns(), before)
-                ]
+                executed = [n + min(after - b, insns // SLICES)
+                            for n, after, b in zip(executed, self._run.insns(), before)]
         return None
 
     def _had_turns(self, seconds: float) -> bool:
@@ -187,11 +182,9 @@ class Cpus:
             pass
         # when the machine has stopped all of them wait
         after, took = before if stopped else self._run.threads(), self._run.clock() - began
-        self._turns = {
-            name: self._turns.get(name, 0.0) +
-            (took if stopped or waits else ran - before.get(name, (ran, False))[0])
-            for name, (ran, waits) in after.items()
-        }
+        self._turns = {name: self._turns.get(name, 0.0)
+                       + (took if stopped or waits else ran - before.get(name, (ran, False))[0])
+                       for name, (ran, waits) in after.items()}
         if stopped:
             self._away -= {cpu for cpu in self._away if self._is_back(cpu)}
         else:

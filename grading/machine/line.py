@@ -24,8 +24,6 @@ U-Boot has no such commands. Only the echo of what is typed is compared there; C
 prompt.
 """
 
-from __future__ import annotations
-
 import re
 import select
 import socket
@@ -250,9 +248,8 @@ class LineConsole:
         self._limit(seconds, "the boot")
         at_uboot = ends_with(uboot.prompt)
         while True:
-            came = self._until(
-                lambda came: at_prompt(came) or at_uboot(came) or bool(uboot.commands) and COUNTDOWN
-                in came[-100:], AT_UBOOT)
+            came = self._until(lambda came: at_prompt(came) or at_uboot(came)
+                               or bool(uboot.commands) and COUNTDOWN in came[-100:], AT_UBOOT)
             if at_prompt(came) or at_uboot(came) and self._boots(uboot.commands or
                                                                  ("boot",), at_uboot):
                 break
@@ -337,9 +334,8 @@ class LineConsole:
                 if frame.number == self._number - 1:
                     return None
                 if frame.number != self._number:
-                    raise self._ended(
-                        Verdict.REBOOT,
-                        f"the kernel has started again before or during {self._what}")
+                    raise self._ended(Verdict.REBOOT,
+                                      f"the kernel has started again before or during {self._what}")
                 if frame.kind == b".":
                     end = frame
                 else:

@@ -127,23 +127,17 @@ class Run:
         os.ftruncate(ram, len(self.machine.ram()))
         self._ram = opened.enter_context(mmap.mmap(ram, 0, prot=mmap.PROT_READ))
         disk = opened.enter_context(tempfile.TemporaryDirectory(prefix="callsite-"))
-        command = self.machine.command(
-            ["-chardev", "stdio,id=console,signal=off", "-serial", "chardev:console"], Path(disk),
-            ram)
-        command += [
-            *self._reason.options(), "-chardev", f"socket,id=stub,fd={qemus.fileno()}", "-gdb",
-            "chardev:stub", "-S"
-        ]
+        command = self.machine.command(["-chardev", "stdio,id=console,signal=off", "-serial",
+                                        "chardev:console"], Path(disk), ram)
+        command += [*self._reason.options(), "-chardev", f"socket,id=stub,fd={qemus.fileno()}",
+                    "-gdb", "chardev:stub", "-S"]
         self._counts = "-icount" in command
         self._errors = opened.enter_context(os.fdopen(os.memfd_create("errors"), "w+b"))
         self._process = subprocess.Popen(
             WITH_US + self.machine.bounded() + command, stdin=subprocess.PIPE,
             stdout=subprocess.PIPE, bufsize=0, stderr=self._errors, start_new_session=True,
-            pass_fds=[
-                ram,
-                qemus.fileno(),
-                self._reason.fileno(), *([self._observer.fileno()] if self._observer else [])
-            ])
+            pass_fds=[ram, qemus.fileno(), self._reason.fileno(),
+                      *([self._observer.fileno()] if self._observer else [])])
         opened.callback(self._end)
         qemus.close()
         self._began = self.clock()
@@ -192,11 +186,8 @@ class Run:
         except subprocess.TimeoutExpired:
             return False
         if -status in OF_THE_HOST:
-            raise Stopped(
-                Verdict.HARNESS,
-                f"QEMU was ended by {signal.Signals(-status).name}: has this host too little "
-                f"memory?"
-            )
+            raise Stopped(Verdict.HARNESS, f"QEMU was ended by {signal.Signals(-status).name}: has "
+                          "this host too little memory?")
         return True
 
     @property
@@ -275,14 +266,10 @@ class Run:
         if reason == "guest-reset":
             raise Stopped(Verdict.REBOOT, "the guest reset the machine")
         if not self.console.received:
-            raise Stopped(
-                Verdict.DEAD,
-                f"the machine ended ({reason or self._qemu_errors()}) without any output")
-        raise Stopped(
-            Verdict.DEAD,
-            f"the machine ended too early: "
-            f"{reason or self._qemu_errors() or 'QEMU did not say why'}"
-        )
+            raise Stopped(Verdict.DEAD,
+                          f"the machine ended ({reason or self._qemu_errors()}) without any output")
+        raise Stopped(Verdict.DEAD, "the machine ended too early: "
+                      f"{reason or self._qemu_errors() or 'QEMU did not say why'}")
 
     def grant(self, insns: int, seconds: float) -> None:
         """Raise the limits of a boot that is about to do more."""
@@ -302,13 +289,9 @@ class Run:
         if self.clock() > self._began + self._longest:
             raise Stopped(Verdict.TIMEOUT, f"the boot took more than {self._longest:.0f} s in all")
         if self._observer and self._observer.lost():
-            raise Stopped(
-                verdict,
-                f"{self._observer.written():,} calls, stores and exceptions were seen, several "
-                f"times what "
-                "a graded boot has: the kernel repeats itself endlessly, or each of its steps "
-                "causes an exception"
-            )
+            raise Stopped(verdict, f"{self._observer.written():,} calls, stores and exceptions "
+                          "were seen, several times what a graded boot has: the kernel repeats "
+                          "itself endlessly, or each of its steps causes an exception")
 
     @contextmanager
     def held(self) -> Iterator[Stub]:
@@ -357,27 +340,22 @@ class Run:
         """By CPU: the physical address of this virtual address, if the CPU's page tables map it."""
         low = address % ADDRESSES
         found = {cpu: list(mappings) for cpu, mappings in self._mappings(range(low, low + 1))}
-        return {
-            cpu: m.physical + low - m.virtual
-            for cpu, mappings in found.items() for m in mappings
-        }
+        return {cpu: m.physical + low - m.virtual for cpu, mappings in found.items()
+                for m in mappings}
 
     def writable(self, lo: int, hi: int) -> list[int]:
         """The CPUs whose page tables map any of this physical memory writable, at any virtual
         address."""
-        return [
-            cpu for cpu, mappings in self._mappings(range(ADDRESSES))
-            if any(m.writable and m.physical < hi and m.physical + m.size > lo for m in mappings)
-        ]
+        return [cpu for cpu, mappings in self._mappings(range(ADDRESSES))
+                if any(m.writable and m.physical < hi and m.physical + m.size > lo
+                       for m in mappings)]
 
     def _mappings(self, addresses: range) -> Iterator[tuple[int, Iterable[Mapping]]]:
         """Each CPU with the mappings of these virtual addresses in its page tables, in whatever
         mode the CPU is."""
         with self.held() as stub:
-            roots = [
-                stub.control_register(cpu, self.machine.isa.root_register)
-                for cpu in range(self.machine.smp)
-            ]
+            roots = [stub.control_register(cpu, self.machine.isa.root_register)
+                     for cpu in range(self.machine.smp)]
             for cpu, root in enumerate(roots):
                 yield cpu, self._walk(self.machine.isa.table_root(root), addresses)
 
@@ -399,11 +377,8 @@ class Run:
                             below.append((virtual, at))
             tables = below
             if len(tables) > MOST_TABLES:
-                raise Stopped(
-                    Verdict.FAIL,
-                    f"the page tables refer to {len(tables)} others: too many to find out what is "
-                    f"writable"
-                )
+                raise Stopped(Verdict.FAIL, f"the page tables refer to {len(tables)} others: too "
+                              "many to find out what is writable")
 
     def whereabouts(self) -> tuple[list[list[int]], list[list[int]]]:
         """LOOKS samples of every CPU's pc, and of the pc that its last trap came from; empty lists
@@ -416,10 +391,8 @@ class Run:
                     time.sleep(0.001)
                 with self.held() as stub:
                     found.append([stub.pc(cpu) for cpu in range(self.machine.smp)])
-                    came_from.append([
-                        stub.control_register(cpu, self.machine.isa.trapped_pc)
-                        for cpu in range(self.machine.smp)
-                    ])
+                    came_from.append([stub.control_register(cpu, self.machine.isa.trapped_pc)
+                                      for cpu in range(self.machine.smp)])
         except (Stopped, *HOST):
             return [], []
         return found, came_from

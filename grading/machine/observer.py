@@ -1,8 +1,6 @@
 """The harness's side of the observer: writes its configuration and the text as linked, and decodes
 its log."""
 
-from __future__ import annotations
-
 import mmap
 import os
 import shutil
@@ -116,10 +114,9 @@ class Observer:
         self._file.truncate(HEADER + SLOT.size * config.capacity)
         self._map = mmap.mmap(self._file.fileno(), 0)
         self._blocks = 0  # of both kinds
-        self.plugin = ",".join([
-            str(plugin.build(arch)), *(f"{name}={path}" for name, path in files.items()),
-            f"log=/proc/self/fd/{self.fileno()}"
-        ])
+        self.plugin = ",".join([str(plugin.build(arch)),
+                                *(f"{name}={path}" for name, path in files.items()),
+                                f"log=/proc/self/fd/{self.fileno()}"])
 
     def fileno(self) -> int:
         """The log, which QEMU must inherit."""

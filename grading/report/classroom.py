@@ -8,8 +8,6 @@ its kernel was not built, or the student's files are as handed out. An error of 
 score: then the program ends with 1, and prints only a message on the standard error.
 """
 
-from __future__ import annotations
-
 import base64
 import json
 import sys
@@ -22,29 +20,21 @@ from grading.checks import rubric
 def grades_in(path: Path, lab: int) -> list[dict[str, Any]]:
     if path.exists():
         return list(json.loads(path.read_text())["grades"])
-    rungs = [{
-        "name": rung.name, "points": 0, "possible": rung.points,
-        "boots": {"": "not graded: what this step printed says why"}
-    } for rung in rubric.lab(lab).rungs]
-    return [{
-        "arch": path.stem, "points": 0,
-        "possible": sum(rung.points for rung in rubric.lab(lab).rungs), "rungs": rungs
-    }]
+    rungs = [{"name": rung.name, "points": 0, "possible": rung.points, "boots": {
+        "": "not graded: what this step printed says why"}} for rung in rubric.lab(lab).rungs]
+    return [{"arch": path.stem, "points": 0,
+             "possible": sum(rung.points for rung in rubric.lab(lab).rungs), "rungs": rungs}]
 
 
 def result(grades: list[dict[str, Any]]) -> dict[str, Any] | None:
     if any(grade["points"] is None for grade in grades):
         return None
-    tests = [{
-        "name": f"{grade['arch']}: {rung['name']}",
-        "status": "pass" if rung["points"] == rung["possible"] else "fail", "score": rung["points"],
-        "message": next((why for why in rung["boots"].values() if why), "")
-    } for grade in grades for rung in grade["rungs"]]
-    return {
-        "version": 1,
-        "status": "pass" if all(test["status"] == "pass" for test in tests) else "fail",
-        "max_score": sum(grade["possible"] for grade in grades), "tests": tests
-    }
+    tests = [{"name": f"{grade['arch']}: {rung['name']}", "status": "pass"
+              if rung["points"] == rung["possible"] else "fail", "score": rung["points"],
+              "message": next((why for why in rung["boots"].values() if why), "")}
+             for grade in grades for rung in grade["rungs"]]
+    return {"version": 1, "status": "pass" if all(test["status"] == "pass" for test in tests)
+            else "fail", "max_score": sum(grade["possible"] for grade in grades), "tests": tests}
 
 
 def main() -> int:

@@ -1,7 +1,5 @@
 """Keeps the best score of each lab in build/best.json, and prints the next rung to work on."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any
@@ -41,20 +39,15 @@ def next_rung(grades: list[report.Grade]) -> tuple[report.Grade, report.Result] 
 
 def show(grades: list[report.Grade], best: dict[str, int], console: Console) -> None:
     if any(best[g.arch] > g.points for g in grades):
-        console.print(
-            "best so far: " + ", ".join(f"{best[g.arch]}/{g.possible} on {g.arch}" for g in grades),
-            highlight=False)
-    found = next_rung(grades)
-    if found:
+        console.print("best so far: " + ", ".join(f"{best[g.arch]}/{g.possible} on {g.arch}"
+                                                  for g in grades), highlight=False)
+    if found := next_rung(grades):
         grade, result = found
         rung = result.rung
-        console.print(
-            f"[bold]Next: {escape(rung.name)}[/bold] on {grade.arch} ({rung.points} points): "
-            f"{escape(rung.promise)}\n"
-            f"      {report.closer(grade, result)}", highlight=False, soft_wrap=True)
+        console.print(f"[bold]Next: {escape(rung.name)}[/bold] on {grade.arch} ({rung.points} "
+                      f"points): {escape(rung.promise)}\n      {report.closer(grade, result)}",
+                      highlight=False, soft_wrap=True)
     elif waiting := next((half for half, results in grades[0].halves if not results[0].findings),
                          None):
-        console.print(
-            f"[bold]Next: {waiting.name}[/bold] ({waiting.points} points): "
-            f"{', '.join(waiting.files)}",
-            highlight=False, soft_wrap=True)
+        console.print(f"[bold]Next: {waiting.name}[/bold] ({waiting.points} points): "
+                      f"{', '.join(waiting.files)}", highlight=False, soft_wrap=True)

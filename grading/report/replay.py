@@ -6,8 +6,6 @@ the nth time after the same line was typed. If no record shows it (a wrong outpu
 a word that was never written), gdb stops before that line.
 """
 
-from __future__ import annotations
-
 import json
 import shutil
 import sys
@@ -65,18 +63,15 @@ def needs() -> None:
 
 def moment(evidence: Evidence, finding: Finding) -> Moment:
     if evidence.why and finding.seq is None:
-        lost = unfinished(evidence)
-        if lost:
+        if lost := unfinished(evidence):
             return _of_record(evidence, lost.seq)
         return _at(evidence, len(evidence.typed) - 1, again=evidence.verdict == Verdict.REBOOT,
                    seconds=PATIENCE.get(evidence.verdict, 0), ends=True)
     seq = finding.seq if finding.seq is not None else _written(evidence, finding.address)
     if seq is not None:
         return _of_record(evidence, seq)
-    return _at(
-        evidence,
-        len(evidence.typed) if finding.began is None else _line_at(evidence, finding.began),
-    )
+    return _at(evidence,
+               len(evidence.typed) if finding.began is None else _line_at(evidence, finding.began))
 
 
 def _at(evidence: Evidence, index: int, **where: bool | int | None) -> Moment:
@@ -98,10 +93,8 @@ def _log(evidence: Evidence) -> Path:
 def _written(evidence: Evidence, address: int) -> int | None:
     """The record of the last store into a word of text; None: there was no store."""
     at = address - evidence.kernel.text[0]
-    stores = [
-        r.seq for r in saved(_log(evidence))
-        if r.kind == Kind.STORE and r.v[0] <= at < r.v[0] + r.size
-    ] if address else []
+    stores = [r.seq for r in saved(_log(evidence))
+              if r.kind == Kind.STORE and r.v[0] <= at < r.v[0] + r.size] if address else []
     return stores[-1] if stores else None
 
 
@@ -133,38 +126,28 @@ def describe(evidence: Evidence, moment: Moment) -> str:
     return f"{during}, when {cpu} at {name} ({moment.address:#x}) for time {moment.nth}"
 
 
-def under_gdb(
-    evidence: Evidence, rung: Rung, finding: Finding, moment: Moment, console: Console
-) -> int:
+def under_gdb(evidence: Evidence, rung: Rung, finding: Finding, moment: Moment,
+              console: Console) -> int:
     if finding.kind == Defect.TOO_LITTLE:
-        console.print(
-            f"\n{escape(rung.name)} was lost because something did not happen: there is no moment "
-            f"at which to stop under gdb.",
-            highlight=False, soft_wrap=True)
+        console.print(f"\n{escape(rung.name)} was lost because something did not happen: there is "
+                      "no moment at which to stop under gdb.", highlight=False, soft_wrap=True)
         return 1
     if finding.schedule:
-        return schedule_under_gdb(
-            evidence.kernel, evidence.lab, finding.schedule, evidence.log.parent, console
-        )
+        return schedule_under_gdb(evidence.kernel, evidence.lab, finding.schedule,
+                                  evidence.log.parent, console)
     if finding.by_hand:
-        console.print(
-            f"\n{escape(rung.name)} was lost by your program on this host, not by a kernel: there "
-            f"is nothing to stop under gdb. "
-            f"By hand:\n{escape(finding.by_hand)}", highlight=False, soft_wrap=True)
+        console.print(f"\n{escape(rung.name)} was lost by your program "
+                      "on this host, not by a kernel: there is nothing to stop under gdb. By "
+                      f"hand:\n{escape(finding.by_hand)}", highlight=False, soft_wrap=True)
         return 1
     stops = describe(evidence, moment)
-    console.print(f"\nThe same boot again, {evidence.arch}, {cpus(evidence.smp)}, under gdb. "
-                  f"It stops {escape(stops)}.",
-                  highlight=False, soft_wrap=True)
+    console.print(f"\nThe same boot again, {evidence.arch}, {cpus(evidence.smp)}, under gdb. It "
+                  f"stops {escape(stops)}.", highlight=False, soft_wrap=True)
     with tempfile.NamedTemporaryFile("w", prefix="callsite-moment-", suffix=".json") as file:
         json.dump({**asdict(moment), "why": f"{rung.name}: {finding.why}", "where": stops}, file)
         file.flush()
-        return debug.debug(
-            machine_of(evidence.kernel, evidence.lab, evidence.smp),
-            evidence.kernel.path,
-            [],
-            file.name,
-        )
+        return debug.debug(machine_of(evidence.kernel, evidence.lab, evidence.smp),
+                           evidence.kernel.path, [], file.name)
 
 
 def schedule_under_gdb(kernel: Kernel, lab: int, name: str, out: Path, console: Console) -> int:
@@ -191,11 +174,7 @@ def _of_schedule(schedule: Schedule, at: list[str]) -> str:
     goes = (f"CPU {CHANGER} continues until {change.ends} returns or must wait; then both continue."
             if schedule.inside else
             f"CPU {CALLER}, until its call has returned; then both continue.")
-    return (
-        f"\n{schedule}: CPU {CHANGER} runs '{change.line}' and is at {at[CHANGER]} (gdb's thread "
-        f"{CHANGER + 1}); "
-        f"CPU {CALLER} calls {CALLED} and is at {at[CALLER]} (thread {CALLER + 1}).\n"
-        f"Next in the schedule: {goes}\n"
-        f"One alone: set scheduler-locking on, thread {CALLER + 1}, continue. All of them, up to "
-        f"the prompt: console.\n"
-    )
+    return (f"\n{schedule}: CPU {CHANGER} runs '{change.line}' and is at {at[CHANGER]} (gdb's "
+            f"thread {CHANGER + 1}); CPU {CALLER} calls {CALLED} and is at {at[CALLER]} (thread "
+            f"{CALLER + 1}).\nNext in the schedule: {goes}\nOne alone: set scheduler-locking on, "
+            f"thread {CALLER + 1}, continue. All of them, up to the prompt: console.\n")

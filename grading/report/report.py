@@ -1,7 +1,5 @@
 """Runs the checks of all rungs, and reports the grade: on the terminal and in build/grade.json."""
 
-from __future__ import annotations
-
 import json
 import os
 import shlex
@@ -86,8 +84,7 @@ class Grade:
 
     @property
     def verdict(self) -> Verdict:
-        worst = [e.verdict for e in self.evidence if e.verdict != Verdict.PASS]
-        if worst:
+        if worst := [e.verdict for e in self.evidence if e.verdict != Verdict.PASS]:
             return Verdict.HARNESS if self.harness_error else worst[0]
         return Verdict.PASS if self.points == self.possible else Verdict.FAIL
 
@@ -109,10 +106,8 @@ def whole_words(text: str) -> str:
 def printable(text: str) -> str:
     """Text from the guest in a form that is safe to print: control characters as codes, long text
     cut."""
-    rows = [
-        "".join(c if c.isprintable() else c.expandtabs() if c == "\t" else f"\\x{ord(c):02x}"
-                for c in row) for row in text.split("\n")
-    ]
+    rows = ["".join(c if c.isprintable() else c.expandtabs() if c == "\t" else f"\\x{ord(c):02x}"
+                    for c in row) for row in text.split("\n")]
     rows = [row if len(row) <= WIDTH else f"{whole_words(row[:WIDTH + 1])} ..." for row in rows]
     return "\n".join(
         rows if len(rows) <= LINES else [*rows[:LINES], "... (the rest is in the log)"])
@@ -127,12 +122,8 @@ def findings_of(lab: int, evidence: list[Evidence], staff: Collection[str] = ())
     objects are linked."""
     results: list[Result] = []
     for rung in (rung for half in rubric.lab(lab).judged(staff) for rung in half.rungs):
-        results.append(
-            Result(
-                rung, {
-                    e.boot: _judge(rung, e, results)
-                    for e in evidence if rung.judges(e.boot) and rung.check_of(e)
-                }))
+        results.append(Result(rung, {e.boot: _judge(rung, e, results) for e in evidence
+                                     if rung.judges(e.boot) and rung.check_of(e)}))
     return [r.findings for r in results]
 
 
@@ -142,10 +133,8 @@ def grade_of(arch: str, lab: int, seed: int, evidence: list[Evidence], findings:
              for rung in half.rungs]
     waiting = [Result(rung, {}, own) for rung, own in rungs[len(findings):]]
     line = any(e.line for e in evidence)
-    judged = [
-        Result(rung, found, own, line and not found) for (rung, own), found in zip(rungs, findings)
-        if found or line
-    ]
+    judged = [Result(rung, found, own, line and not found)
+              for (rung, own), found in zip(rungs, findings) if found or line]
     return Grade(arch, lab, seed, judged + waiting, evidence)
 
 
@@ -170,20 +159,14 @@ def _judge(rung: Rung, evidence: Evidence, above: list[Result]) -> Finding | Non
 
 def _judged(rung: Rung, evidence: Evidence, above: list[Result]) -> Finding | None:
     if evidence.line:
-        return (
-            Finding(evidence.ending())
-            if evidence.why or not rung.console
-            else rung.console(evidence)
-        )
+        return (Finding(evidence.ending())
+                if evidence.why or not rung.console else rung.console(evidence))
     if not evidence.why or rung.built:
         return _unmet(above, evidence, (above[0].rung.name, *rung.needs) if above else
                       ()) or ((found := rung.check(evidence) or too_little(evidence, rung.seen)) and
                               (_unmet(above, evidence, rung.follows) or found))
-    return (
-        rung.stopped
-        and rung.check(evidence)
-        or Finding(_ending(evidence), mistake=rubric.lab(evidence.lab).ended(evidence))
-    )
+    return (rung.stopped and rung.check(evidence)
+            or Finding(_ending(evidence), mistake=rubric.lab(evidence.lab).ended(evidence)))
 
 
 def _ending(evidence: Evidence) -> str:
@@ -196,19 +179,9 @@ def _ending(evidence: Evidence) -> str:
 def _unmet(above: list[Result], evidence: Evidence, names: tuple[str, ...]) -> Finding | None:
     """A finding if one of these rungs was not reached in the same boot. The boot of the schedules
     needs them in all boots."""
-    name = next(
-        (
-            r.rung.name
-            for r in above
-            if r.rung.name in names
-            and (
-                r.findings.get(evidence.boot)
-                or evidence.boot == SCHEDULES
-                and any(r.findings.values())
-            )
-        ),
-        "",
-    )
+    name = next((r.rung.name for r in above if r.rung.name in names
+                 and (r.findings.get(evidence.boot)
+                      or evidence.boot == SCHEDULES and any(r.findings.values()))), "")
     return Finding(f"needs: {name}", need=name) if name else None
 
 
@@ -259,8 +232,7 @@ def show(grade: Grade, console: Console) -> None:
     table.add_row("", _totals(grade), *("" for _ in grade.evidence),
                   f"{grade.points}/{grade.possible}")
     console.print(table)
-    failed = [r for r in grade.results if r.findings and not r.reached]
-    if failed:
+    if failed := [r for r in grade.results if r.findings and not r.reached]:
         _show_failures(grade, failed, console)
 
 
@@ -286,20 +258,16 @@ def _mark(result: Result, smp: int) -> str:
 
 def _totals(grade: Grade) -> str:
     if grade.line:
-        again, points = sum(e.again for e in grade.evidence), sum(r.rung.points
-                                                                  for r in grade.results
-                                                                  if r.unseen)
-        return (
-            f"{sum(e.seconds for e in grade.evidence):.1f} s, {again} lines and frames repeated, "
-            f"judged by the console alone: rungs of {points} "
-            "points need QEMU's observer")
+        again, points = sum(e.again for e in grade.evidence), sum(
+            r.rung.points for r in grade.results if r.unseen)
+        return (f"{sum(e.seconds for e in grade.evidence):.1f} s, {again} lines and frames "
+                f"repeated, judged by the console alone: rungs of {points} points need QEMU's "
+                "observer")
     insns = sum(sum(e.insns) for e in grade.evidence)
     seconds = sum(e.seconds for e in grade.evidence)
     calls = sum(e.observed for e in grade.evidence)
-    played = [
-        f"{len(p.runs)} of {len(p.todo)} ({p.change.name})" for e in grade.evidence
-        for p in e.played
-    ]
+    played = [f"{len(p.runs)} of {len(p.todo)} ({p.change.name})" for e in grade.evidence
+              for p in e.played]
     schedules = f"; schedules played: {', '.join(played)}" if played else ""
     return (f"{calls:,} calls observed, {insns / 1e6:,.0f} M instructions, {seconds:.1f} s, judged "
             f"by QEMU's observer{schedules}")
@@ -311,16 +279,12 @@ def _show_failures(grade: Grade, failed: list[Result], console: Console) -> None
         for smp, finding in result.findings.items():
             if finding and not finding.need and finding.why not in said:
                 said.add(finding.why)
-                console.print(
-                    f"[bold red]{escape(result.rung.name)}[/bold red] ({cpus(smp)}): "
-                    f"{escape(printable(finding.why))}"
-                )
+                console.print(f"[bold red]{escape(result.rung.name)}[/bold red] ({cpus(smp)}): "
+                              f"{escape(printable(finding.why))}")
                 _show_finding(finding, console)
                 if finding.schedule:
-                    console.print(
-                        f"    again: make grade LAB={grade.lab} ARCH={grade.arch} "
-                        f"SCHEDULE={finding.schedule}",
-                        highlight=False, soft_wrap=True)
+                    console.print(f"    again: make grade LAB={grade.lab} ARCH={grade.arch} "
+                                  f"SCHEDULE={finding.schedule}", highlight=False, soft_wrap=True)
                 _show_mistake(rubric.lab(grade.lab), finding, console)
     for e in grade.evidence:
         if e.panic and e.panic not in said:
@@ -365,38 +329,28 @@ def kept(why: str) -> str:
 
 
 def write_json(grades: list[Grade], path: Path) -> None:
-    document = {
-        "grades": [{
-            "arch": g.arch,
-            "lab": g.lab,
-            "seed": f"{g.seed:016x}",
-            "verdict": g.verdict.value,
-            "points": None if g.harness_error else g.points,
-            "possible": g.possible,
-            "judged_by": "console" if g.line else "observer",
-            "replay": replay(g),
-            "halves": [{
-                "name": half.name, "points": sum(r.points for r in results),
-                "possible": sum(r.possible for r in results), "own": results[0].own
-            } for half, results in g.halves if half.name],
-            "rungs": [{
-                "name": r.rung.name, "promise": r.rung.promise, "points": r.points,
-                "possible": r.possible, "judged": not r.unseen, "boots": {
-                    str(smp): None if f is None else kept(f.why)
-                    for smp, f in r.findings.items()
-                }, "mistakes": {
-                    f.mistake: rubric.lab(g.lab).page(f.mistake)
-                    for f in r.findings.values() if f and f.mistake
-                }
-            } for r in g.results],
-            "boots": [{
-                "smp": e.smp,
-                "schedules": {p.change.name: [len(p.runs), len(p.todo)]
-                              for p in e.played}, "verdict": e.verdict.value, "why": kept(e.why),
-                "log": str(e.log), "seconds": round(e.seconds,
-                                                    2), "instructions": e.insns, "calls": e.observed
-            } for e in g.evidence],
-        } for g in grades]
-    }
+    document = {"grades": [{
+        "arch": g.arch, "lab": g.lab, "seed": f"{g.seed:016x}", "verdict": g.verdict.value,
+        "points": None if g.harness_error else g.points, "possible": g.possible,
+        "judged_by": "console" if g.line else "observer", "replay": replay(g),
+        "halves": [{
+            "name": half.name, "points": sum(r.points for r in results),
+            "possible": sum(r.possible for r in results), "own": results[0].own
+        } for half, results in g.halves if half.name],
+        "rungs": [{
+            "name": r.rung.name, "promise": r.rung.promise, "points": r.points,
+            "possible": r.possible, "judged": not r.unseen,
+            "boots": {str(smp): None if f is None else kept(f.why)
+                      for smp, f in r.findings.items()},
+            "mistakes": {f.mistake: rubric.lab(g.lab).page(f.mistake)
+                         for f in r.findings.values() if f and f.mistake}
+        } for r in g.results],
+        "boots": [{
+            "smp": e.smp, "schedules": {p.change.name: [len(p.runs), len(p.todo)]
+                                        for p in e.played},
+            "verdict": e.verdict.value, "why": kept(e.why), "log": str(e.log),
+            "seconds": round(e.seconds, 2), "instructions": e.insns, "calls": e.observed
+        } for e in g.evidence]
+    } for g in grades]}
     path.parent.mkdir(parents=True, exist_ok=True)
     write_whole(path, json.dumps(document, indent=1) + "\n")

@@ -1,8 +1,6 @@
 """Grades several architectures at the same time, each in its own process, with one line of progress
 for each."""
 
-from __future__ import annotations
-
 import ctypes
 import multiprocessing
 import signal
@@ -55,10 +53,8 @@ def run(work: Callable[[str, Say], Any], arches: list[str], console: Console) ->
         for arch, worker in zip(arches, workers):
             worker.join()
             if arch not in done and worker.exitcode and worker.exitcode < 0:
-                print(
-                    f"{arch}: the process that grades it was ended by "
-                    f"{signal.Signals(-worker.exitcode).name}.",
-                    file=sys.stderr, flush=True)
+                print(f"{arch}: the process that grades it was ended by "
+                      f"{signal.Signals(-worker.exitcode).name}.", file=sys.stderr, flush=True)
     finally:  # after a signal no process may be left
         for worker in workers:
             worker.terminate()

@@ -1,8 +1,6 @@
 """`make submit`: writes the student's files of one lab into one tar, which the instructor's tree
 unpacks."""
 
-from __future__ import annotations
-
 import subprocess
 from pathlib import Path
 
@@ -17,15 +15,11 @@ def write(lab: int, directory: Path) -> Path:
     if a file is missing."""
     tar = directory / f"lab{lab}.tar"
     files = rubric.lab(lab).files
-    gone = [name for name in files if not (ROOT / name).is_file()]
-    if gone:
-        raise Refused(
-            f"lab {lab} needs {', '.join(gone)}, and {'it does' if len(gone) == 1 else 'they do'} "
-            f"not exist"
-        )
-    packed = subprocess.run([
-        "tar", "--format=ustar", "--owner=0", "--group=0", "--numeric-owner", "--mode=644",
-        "--mtime=@0", "--dereference", "-c", "-C", ROOT, *files
-    ], check=True, stdout=subprocess.PIPE)
+    if gone := [name for name in files if not (ROOT / name).is_file()]:
+        raise Refused(f"lab {lab} needs {', '.join(gone)}, and "
+                      f"{'it does' if len(gone) == 1 else 'they do'} not exist")
+    packed = subprocess.run(["tar", "--format=ustar", "--owner=0", "--group=0", "--numeric-owner",
+                             "--mode=644", "--mtime=@0", "--dereference", "-c", "-C", ROOT, *files],
+                            check=True, stdout=subprocess.PIPE)
     write_whole(tar, packed.stdout)
     return tar

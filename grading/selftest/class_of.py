@@ -12,8 +12,6 @@ marks and other code than the solution. It is handed in as tars, zips and folder
 was interrupted, and a last run must find every result.
 """
 
-from __future__ import annotations
-
 import argparse
 import io
 import json
@@ -73,9 +71,8 @@ def edited(one: wrong.Wrong) -> Files:
 def attack(path: Path, lab: int) -> Made:
     """The first comment of an attack names the file that it replaces, and has the result that it
     must get: State, Points and Says. In its text @solution stands for the solution's."""
-    head = dict(
-        re.findall(r"^ \* (\w+): (.*)$",
-                   path.read_text(errors="replace").split("*/")[0], re.M))
+    head = dict(re.findall(r"^ \* (\w+): (.*)$", path.read_text(errors="replace").split("*/")[0],
+                           re.M))
     files = solution(lab)
     files[head["File"]] = path.read_bytes().replace(b"@solution\n", files[head["File"]])
     return Made(f"attack-{path.stem}", files, head["State"].split(", "), head.get("Points", "none"),
@@ -84,18 +81,13 @@ def attack(path: Path, lab: int) -> Made:
 
 def members(lab: int) -> list[Made]:
     right, start = solution(lab), solution(lab, lab)
-    found = [
-        Made("solution", right, ["graded"], "full"),
-        Made("start", start, ["graded"], "none"),
-        Made("nothing", {"README": b"later\n"}, ["nothing handed in"], "none"),
-        Made("one-file", dict(list(right.items())[:1]), ["graded"], "less")
-    ]
+    found = [Made("solution", right, ["graded"], "full"), Made("start", start, ["graded"], "none"),
+             Made("nothing", {"README": b"later\n"}, ["nothing handed in"], "none"),
+             Made("one-file", dict(list(right.items())[:1]), ["graded"], "less")]
     if any("/arm64/" in name for name in right):
         rest = {name: data for name, data in right.items() if "/arm64/" not in name}
-        broken = {
-            name: data + b"\n\t.error \"not yet\"\n"
-            for name, data in right.items() if name.endswith(".S") and "/arm64/" in name
-        }
+        broken = {name: data + b"\n\t.error \"not yet\"\n" for name, data in right.items()
+                  if name.endswith(".S") and "/arm64/" in name}
         found.append(Made("one-architecture", rest, ["graded"], "half"))
         if broken:
             found.append(
@@ -122,10 +114,9 @@ def filling(lab: int, count: int) -> list[Made]:
                 Made(f"mutant-{n:03}", {**right, one.file: resolved(one.text.encode())},
                      ["graded", "build failure", "flaky", "over a limit"], "any", mutant=one))
         else:
-            found.append(
-                Made(f"student-{n:03}",
-                     {name: data + f"/* {n} */\n".encode()
-                      for name, data in right.items()}, ["graded"], "full"))
+            found.append(Made(f"student-{n:03}", {name: data + f"/* {n} */\n".encode()
+                                                  for name, data in right.items()}, ["graded"],
+                              "full"))
     return found
 
 
@@ -193,10 +184,8 @@ def survivors(wanted: list[Made], folder: Path, lab: int) -> list[Made]:
         got = json.loads(result_of(member, folder).read_text())
         return bool(got["points"] == got["possible"])
 
-    return [
-        member for member in wanted
-        if member.mutant and full(member) and not same_code(member.mutant, lab)
-    ]
+    return [member for member in wanted
+            if member.mutant and full(member) and not same_code(member.mutant, lab)]
 
 
 def killed(command: list[str | Path], out: Path, half: int) -> None:
@@ -210,10 +199,8 @@ def killed(command: list[str | Path], out: Path, half: int) -> None:
             while grader.poll() is None and count() < half:
                 time.sleep(0.2)
             if grader.poll() is not None:
-                sys.exit(
-                    f"the grading ended with {grader.returncode} before half of the class was "
-                    f"graded"
-                )
+                sys.exit(f"the grading ended with {grader.returncode} before half of the class was "
+                         "graded")
         finally:
             if grader.poll() is None:
                 os.killpg(grader.pid, signal.SIGKILL)
@@ -240,10 +227,8 @@ def main() -> int:
     parser.add_argument("names", nargs="*", metavar="NAME", help="only these submissions")
     options = parser.parse_args()
     of_lab = members(options.lab)
-    wanted = [
-        member for member in of_lab + filling(options.lab, options.of - len(of_lab))
-        if not options.names or member.name in options.names
-    ]
+    wanted = [member for member in of_lab + filling(options.lab, options.of - len(of_lab))
+              if not options.names or member.name in options.names]
     handed_in = options.out / "in"
     if handed_in.exists() and not (options.out / "out/lock").exists():
         sys.exit(f"{handed_in} is there already, and no class of this program: name another folder")
@@ -251,26 +236,19 @@ def main() -> int:
     handed_in.mkdir(parents=True)
     for n, member in enumerate(wanted):
         hand_in(member, handed_in, n % 3)
-    command = [
-        sys.executable, "-m", "grading.classroom", "--lab",
-        str(options.lab), "--in", handed_in, "--out", options.out / "out", "--seed", options.seed,
-        "--jobs",
-        str(options.jobs)
-    ]
+    command = [sys.executable, "-m", "grading.classroom", "--lab", str(options.lab),
+               "--in", handed_in, "--out", options.out / "out", "--seed", options.seed, "--jobs",
+               str(options.jobs)]
     if options.kill and not (options.out / "out").exists():
         killed(command, options.out / "out", len(wanted) // 2)
     for again in (False, True):
         began = time.monotonic()
         status = subprocess.run(command, cwd=ROOT, check=False).returncode
-        wrongly = [
-            f"{member.name} {why}" for member in wanted
-            if (why := differs(member, options.out / "out"))
-        ]
-        print(
-            *wrongly,
-            f"{len(wanted) - len(wrongly)} passed, {len(wrongly)} "
-            f"failed{', without grading anew' if again else ''}, {time.monotonic() - began:.0f} s",
-            sep="\n")
+        wrongly = [f"{member.name} {why}" for member in wanted
+                   if (why := differs(member, options.out / "out"))]
+        print(*wrongly, f"{len(wanted) - len(wrongly)} passed, {len(wrongly)} "
+              f"failed{', without grading anew' if again else ''}, {time.monotonic() - began:.0f} "
+              "s", sep="\n")
         if status or wrongly:
             return 1
     survived, total = survivors(wanted, options.out / "out",

@@ -6,8 +6,6 @@ machines without an observer. Other load on the host only makes times longer, so
 several measurements is shown.
 """
 
-from __future__ import annotations
-
 import argparse
 import os
 import subprocess
@@ -55,10 +53,8 @@ def measure(lab: int, arch: str) -> tuple[float, float]:
     graded = report.judge(arch, lab, SEED, boots)
     whole = spent() - began
     if graded.points != graded.possible:
-        sys.exit(
-            f"lab {lab} on {arch}: {graded.points} of {graded.possible} points; a cost is measured "
-            f"of what is right"
-        )
+        sys.exit(f"lab {lab} on {arch}: {graded.points} of {graded.possible} points; a cost is "
+                 "measured of what is right")
     began = spent()
     for e in boots:
         typed_again(e, out / f"{arch}-lab{lab}-{e.smp}cpu-plain.log")
@@ -74,17 +70,13 @@ def main() -> int:
         "a grade of one architecture, processor seconds (must); without the observer; ratio (must)")
     for lab in options.lab:
         images = [f"build/{arch}/lab{lab}/Image" for arch in ARCHES]
-        subprocess.run([
-            "make", "-s", "-C",
-            str(ROOT), f"LAB={lab}", *(f"build/{arch}/initrd.cpio" for arch in ARCHES), *images
-        ], check=True)
+        subprocess.run(["make", "-s", "-C", str(ROOT), f"LAB={lab}",
+                        *(f"build/{arch}/initrd.cpio" for arch in ARCHES), *images], check=True)
         for arch in ARCHES:
             whole, plain = (min(seconds)
                             for seconds in zip(*(measure(lab, arch) for _ in range(options.times))))
-            print(
-                f"  lab {lab} {arch:8} {whole:5.2f} ({MUST[lab]:.0f})  {plain:5.2f}  "
-                f"{whole / plain:4.2f} ({RATIO})",
-                flush=True)
+            print(f"  lab {lab} {arch:8} {whole:5.2f} ({MUST[lab]:.0f})  {plain:5.2f}  "
+                  f"{whole / plain:4.2f} ({RATIO})", flush=True)
     return 0
 
 

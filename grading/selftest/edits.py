@@ -28,8 +28,6 @@ the top level is what no function's body contains. A whole file takes the place 
 there, if any.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -198,6 +196,6 @@ def diff(edits: Iterable[SourceEdit], tree: Path) -> str:
     def lines(text: str) -> list[str]:
         return text.splitlines(keepends=True)
 
-    return "".join(
-        line for file, text in apply(edits, tree).items()
-        for line in unified_diff(lines(_text(tree / file)), lines(text), f"a/{file}", f"b/{file}"))
+    diffs = (unified_diff(lines(_text(tree / file)), lines(text), f"a/{file}", f"b/{file}")
+             for file, text in apply(edits, tree).items())
+    return "".join(line for of_file in diffs for line in of_file)

@@ -1,8 +1,6 @@
 """Tests the tree that students get, used as they use it: every lab's start builds; labs are done in
 it, alone and on the staff's objects. Part of `make test-labs`."""
 
-from __future__ import annotations
-
 import argparse
 import os
 import shutil
@@ -37,8 +35,7 @@ class HandedOutTree(unittest.TestCase):
         folder = tempfile.TemporaryDirectory(prefix="callsite-handout-")
         cls.addClassCleanup(folder.cleanup)
         cls.out = Path(folder.name) / "tree"
-        subprocess.run(["make", "-s", "-C",
-                        str(ROOT), "handout", f"OUT={cls.out}"], check=True,
+        subprocess.run(["make", "-s", "-C", str(ROOT), "handout", f"OUT={cls.out}"], check=True,
                        stdout=subprocess.DEVNULL, env=CLEAN)
         (cls.out / "build").mkdir()
         shutil.copy2(ROOT / "build/.setup", cls.out / "build")
@@ -49,15 +46,13 @@ class HandedOutTree(unittest.TestCase):
                               check=True).stdout.splitlines()
 
     def make(self, *words: str, tree: Path | None = None) -> str:
-        done = subprocess.run(["make", "-j2", "-C",
-                               str(tree or self.out), *words], capture_output=True, text=True,
-                              check=False, env=CLEAN)
+        done = subprocess.run(["make", "-j2", "-C", str(tree or self.out), *words],
+                              capture_output=True, text=True, check=False, env=CLEAN)
         return done.stdout + done.stderr
 
     def solve(self, lab: int, *halves: int) -> None:
         for name in rubric.lab(lab).files if not halves else [
-                name for n in halves for name in rubric.lab(lab).halves[n - 1].files
-        ]:
+                name for n in halves for name in rubric.lab(lab).halves[n - 1].files]:
             self.addCleanup(self.write, name, lab)
             self.write(name, 0)
 
@@ -82,10 +77,9 @@ class HandedOut(HandedOutTree):
 
     def test_a_lab_beneath_that_is_as_handed_out_is_said_first(self) -> None:
         said = self.make("grade", *SEED_WORDS, "LAB=3")
-        self.assertIn(
-            "\nLab 3 needs lab 1 and lab 2, of which kern/ftrace/core/records.c, "
-            "kern/ftrace/riscv64/mcount.S, kern/ftrace/tools/recordmcount.c are as handed out: ",
-            said)
+        self.assertIn("\nLab 3 needs lab 1 and lab 2, of which kern/ftrace/core/records.c, "
+                      "kern/ftrace/riscv64/mcount.S, kern/ftrace/tools/recordmcount.c are as "
+                      "handed out: ", said)
         self.assertNotIn("what must hold", said)
         self.assertIn("\n0 of 80 points.", self.make("grade", *SEED_WORDS, "LAB=3", "STAFF=1,2"))
 
@@ -154,9 +148,8 @@ def main() -> bool:
                         help="which one; default: the commit's")
     options = parser.parse_args()
     tests = list(unittest.defaultTestLoader.loadTestsFromTestCase(HandedOut))
-    return unittest.TextTestRunner().run(
-        unittest.TestSuite([tests[options.seed %
-                                  len(tests)]] if options.part else tests)).wasSuccessful()
+    wanted = [tests[options.seed % len(tests)]] if options.part else tests
+    return unittest.TextTestRunner().run(unittest.TestSuite(wanted)).wasSuccessful()
 
 
 if __name__ == "__main__":

@@ -16,8 +16,6 @@ only; "=> *" means every change of that line. Exits with 1 if fewer than 95 % of
 are caught, or if fewer than 80 % of the caught ones are caught by a rung that says what is wrong.
 """
 
-from __future__ import annotations
-
 import argparse
 import hashlib
 import json
@@ -62,10 +60,8 @@ def files(lab: int, *arches: str) -> list[str]:
 
 
 def of_files(lab: int, *arches: str) -> list[Mutant]:
-    return [
-        mutant for name in files(lab, *arches)
-        for mutant in mutants(name, (ROOT / name).read_text(), lab)
-    ]
+    return [mutant for name in files(lab, *arches)
+            for mutant in mutants(name, (ROOT / name).read_text(), lab)]
 
 
 def spread(found: list[Mutant], seed: str) -> list[Mutant]:
@@ -76,10 +72,8 @@ def spread(found: list[Mutant], seed: str) -> list[Mutant]:
         groups[mutant.file, mutant.kind].append(mutant)
     for key in sorted(groups):
         rng.shuffle(groups[key])
-    return [
-        mutant for turn in zip_longest(*(groups[key] for key in sorted(groups))) for mutant in turn
-        if mutant
-    ]
+    return [mutant for turn in zip_longest(*(groups[key] for key in sorted(groups)))
+            for mutant in turn if mutant]
 
 
 def equivalent(listed: str, known: set[str], arch: str) -> set[str]:
@@ -89,11 +83,8 @@ def equivalent(listed: str, known: set[str], arch: str) -> set[str]:
         name, _, reason = line.partition(" because ")
         where = re.match(r"on (\w+): ", name)
         name = name[where.end():] if where else name
-        meant = {
-            other
-            for other in known
-            if other == name or name.endswith("*") and other.startswith(name[:-1])
-        }
+        meant = {other for other in known
+                 if other == name or name.endswith("*") and other.startswith(name[:-1])}
         if not reason.strip():
             raise Unusable(f"no reason is given for: {line}")
         if not meant:
@@ -107,8 +98,7 @@ def equivalents(lab: int, arch: str) -> set[str]:
     path = rubric.LABS[lab] / "equivalent"
     try:
         return equivalent(path.read_text() if path.exists() else "",
-                          {mutant.id
-                           for mutant in of_files(lab, *ARCHES)}, arch)
+                          {mutant.id for mutant in of_files(lab, *ARCHES)}, arch)
     except Unusable as why:
         raise Unusable(f"{path.relative_to(ROOT)}: {why}") from why
 
@@ -161,9 +151,8 @@ class ScratchTree:
         kernel = Kernel(self.path / f"build/{self.arch}/lab{self.lab}/callsite.elf", self.arch)
         result = SURVIVED, ""
         for boot in rubric.boots(self.lab):
-            got = result_of(
-                wrong.grade(kernel, self.lab, [boot], wrong.BUDGET[self.lab >= 5], seed,
-                            self.path / "build/grade"))
+            got = result_of(wrong.grade(kernel, self.lab, [boot], wrong.BUDGET[self.lab >= 5], seed,
+                                        self.path / "build/grade"))
             result = got if got[0] != SURVIVED else result
             if result[0] in (BY_RUNG, HARNESS):
                 break
@@ -201,10 +190,8 @@ def result_of(graded: report.Grade) -> tuple[str, str]:
 def made_of(lab: int, arch: str) -> str:
     """A digest of everything that results depend on; the next run may continue only if it is the
     same."""
-    return digest([
-        *harness(), ROOT / wrong.images(lab, (arch,))[0], rubric.LABS[lab] / "rubric.toml",
-        *(ROOT / name for name in files(lab, arch))
-    ])
+    return digest([*harness(), ROOT / wrong.images(lab, (arch,))[0],
+                   rubric.LABS[lab] / "rubric.toml", *(ROOT / name for name in files(lab, arch))])
 
 
 def kept(lines: list[Line]) -> list[Line]:
@@ -221,18 +208,13 @@ class Cell:
         if options.names:
             self.log.unlink(missing_ok=True)
         about, *before = soak.begun(self.log, {"made_of": made_of(lab, arch), "seed": options.seed})
-        self.seed, self.before = about["seed"], {
-            line["id"]: line
-            for line in before if line["result"] != HARNESS
-        }
-        chosen = [
-            m for m in of_files(lab, arch)
-            if not options.names or any(part == m.kind or part in m.id for part in options.names)
-        ]
+        self.seed, self.before = about["seed"], {line["id"]: line for line in before
+                                                 if line["result"] != HARNESS}
+        chosen = [m for m in of_files(lab, arch) if not options.names
+                  or any(part == m.kind or part in m.id for part in options.names)]
         self.todo = spread(chosen, self.seed)
-        self.trees = [
-            ScratchTree(FOLDER / f"{arch}-lab{lab}-{n}", lab, arch) for n in range(options.jobs)
-        ]
+        self.trees = [ScratchTree(FOLDER / f"{arch}-lab{lab}-{n}", lab, arch)
+                      for n in range(options.jobs)]
         self.stale = [*self.trees]  # a killed run may have left a mutant in its copy
 
     def run(self) -> list[Line]:
@@ -242,10 +224,9 @@ class Cell:
             for line in self._several(batch):
                 lines.append(line)
                 if line["result"] not in (INVALID, SAME):
-                    print(
-                        f"{len(kept(lines)):3} lab {self.lab} {self.arch} "
-                        f"{line['id'].replace(' ', ':' + str(line['line']) + ' ', 1)}\n"
-                        f"      {line['kind']}: {line['result']}  {line['message']}", flush=True)
+                    print(f"{len(kept(lines)):3} lab {self.lab} {self.arch} "
+                          f"{line['id'].replace(' ', ':' + str(line['line']) + ' ', 1)}\n      "
+                          f"{line['kind']}: {line['result']}  {line['message']}", flush=True)
         return kept(lines)
 
     def _several(self, batch: list[Mutant]) -> list[Line]:
@@ -255,14 +236,11 @@ class Cell:
         results = side_by_side.run(lambda n, _: self._one(self.trees[int(n)], new[n]), list(new),
                                    Console(quiet=True))
         for n, mutant in new.items():
-            got = results.get(
-                n, {
-                    "result": HARNESS, "message": "its process died; the reason is printed above",
-                    "code": ""
-                })
-            self.before[mutant.id] = {
-                "id": mutant.id, "line": mutant.line, "kind": mutant.kind, **got
-            }
+            got = results.get(n, {"result": HARNESS,
+                                  "message": "its process died; the reason is printed above",
+                                  "code": ""})
+            self.before[mutant.id] = {"id": mutant.id, "line": mutant.line, "kind": mutant.kind,
+                                      **got}
             with self.log.open("a") as log:
                 print(json.dumps(self.before[mutant.id]), file=log)
         return [self.before[mutant.id] for mutant in batch]
@@ -270,8 +248,7 @@ class Cell:
     def _one(self, tree: ScratchTree, mutant: Mutant) -> Line:
         seed = hashlib.sha256(f"{self.seed} {mutant.id}".encode()).hexdigest()[:16]
         return tree.result_of(mutant, int(seed, 16),
-                              {line["code"]
-                               for line in self.before.values()})
+                              {line["code"] for line in self.before.values()})
 
 
 def summary(lab: int, arch: str, lines: list[Line], listed: int) -> bool:
@@ -279,12 +256,9 @@ def summary(lab: int, arch: str, lines: list[Line], listed: int) -> bool:
     counts = Counter(line["result"] for line in lines)
     total, named = len(lines), counts[BY_RUNG] + counts[BY_BUILD]
     caught = named + counts[BY_END]
-    print(
-        f"lab {lab} {arch}: {total} mutants, {listed} more are listed as equivalent; {caught} "
-        f"caught, "
-        f"{100 * caught / max(total, 1):.1f} %; {named} of these by a rung that says what is "
-        f"wrong, {100 * named / max(caught, 1):.1f} %"
-    )
+    print(f"lab {lab} {arch}: {total} mutants, {listed} more are listed as equivalent; {caught} "
+          f"caught, {100 * caught / max(total, 1):.1f} %; {named} of these by a rung that says "
+          f"what is wrong, {100 * named / max(caught, 1):.1f} %")
     for line in lines:
         if line["result"] in (SURVIVED, HARNESS):
             print(f"  {line['result']}: {line['id']}  {line['message']}")

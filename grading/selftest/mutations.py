@@ -5,8 +5,6 @@ and `#endif`. Statements that order stores, wait for other CPUs or exclude them 
 the rest of the file, and two stores with such a statement between them are also exchanged there.
 """
 
-from __future__ import annotations
-
 import re
 from collections import Counter
 from collections.abc import Iterator
@@ -183,8 +181,7 @@ OPPOSITE = {
 
 def in_assembly(lines: list[str], code: list[str]) -> Iterator[Edit]:
     for at, (line, bare) in enumerate(zip(lines, code)):
-        m = INSTRUCTION.match(bare)
-        if m:
+        if m := INSTRUCTION.match(bare):
             for kind, begin, end, new in words_of_assembly(m):
                 yield Edit(kind, at, [line[:begin] + new + line[end:]])
 

@@ -1,8 +1,6 @@
 """Checks that each room of grading/ imports only itself and rooms before it in grading.ROOMS. Part
 of `make lint`."""
 
-from __future__ import annotations
-
 import ast
 import sys
 from collections.abc import Iterator
@@ -32,12 +30,9 @@ def wrong(grading: Path) -> list[str]:
     found = []
     for index, room in enumerate(ROOMS):
         for file in sorted((grading / room).glob("*.py")):
-            found += [
-                f"grading/{room}/{file.name} imports grading.{name}, which is not in a room before "
-                f"{room}/ (grading/__init__.py)"
-                for name in imported(file)
-                if name.split(".")[0] not in (*ROOMS[:index + 1], *ANYWHERE)
-            ]
+            found += [f"grading/{room}/{file.name} imports grading.{name}, which is not in a room "
+                      f"before {room}/ (grading/__init__.py)" for name in imported(file)
+                      if name.split(".")[0] not in (*ROOMS[:index + 1], *ANYWHERE)]
     return found
 
 

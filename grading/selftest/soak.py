@@ -9,8 +9,6 @@ With --schedules, a part of `make soak`, every schedule of every change is playe
 may fail.
 """
 
-from __future__ import annotations
-
 import argparse
 import hashlib
 import json
@@ -60,25 +58,21 @@ def build(labs: list[int], arches: list[str]) -> str:
     """Build each lab's kernels in a folder of their own. Returns a digest of them and of the
     harness."""
     for lab in labs:
-        subprocess.run([
-            "make", "-s", "-C", ROOT, f"LAB={lab}",
-            *(f"build/{arch}/{name}" for arch in arches
-              for name in ("initrd.cpio", f"lab{lab}/Image"))
-        ], check=True)
+        subprocess.run(["make", "-s", "-C", ROOT, f"LAB={lab}",
+                        *(f"build/{arch}/{name}" for arch in arches
+                          for name in ("initrd.cpio", f"lab{lab}/Image"))], check=True)
         (FOLDER / f"lab{lab}").mkdir(parents=True, exist_ok=True)
         for arch in arches:
-            subprocess.run(
-                ["ln", "-sfn", ROOT / f"build/{arch}/lab{lab}", FOLDER / f"lab{lab}/{arch}"],
-                check=True)
+            subprocess.run(["ln", "-sfn", ROOT / f"build/{arch}/lab{lab}",
+                            FOLDER / f"lab{lab}/{arch}"], check=True)
     return digest([*harness(), *FOLDER.glob("lab*/*/Image")])
 
 
 def harness() -> list[Path]:
     """The files on which a grade depends, without those of the kernel."""
     rooms = [file for room in ROOMS for file in ROOT.glob(f"grading/{room}/*.py")]
-    return [
-        *ROOT.glob("grading/*.py"), *rooms, *ROOT.glob("qemu/*.[cp]*"), *ROOT.glob("labs/*/*.py")
-    ]
+    return [*ROOT.glob("grading/*.py"), *rooms, *ROOT.glob("qemu/*.[cp]*"),
+            *ROOT.glob("labs/*/*.py")]
 
 
 def digest(files: list[Path]) -> str:
@@ -105,10 +99,8 @@ def wanted(about: Line, number: int) -> Line:
     cells = [(lab, arch) for lab in about["lab"] for arch in about["arch"]]
     again, nth = divmod(number, len(cells))
     seed = hashlib.sha256(f"{about['seed']} {number}".encode()).hexdigest()[:16]
-    return {
-        "number": number, "lab": cells[nth][0], "arch": cells[nth][1], "seed": seed,
-        "busy": again % 3 == 2
-    }
+    return {"number": number, "lab": cells[nth][0], "arch": cells[nth][1], "seed": seed,
+            "busy": again % 3 == 2}
 
 
 class Busy:
@@ -131,10 +123,8 @@ class Busy:
         with self._lock:
             self._wanted += by
             if self._wanted and not self._processes:
-                self._processes = [
-                    subprocess.Popen([*WITH_US, sys.executable, "-c", "while True: pass"])
-                    for _ in range(BUSY)
-                ]
+                self._processes = [subprocess.Popen([*WITH_US, sys.executable, "-c",
+                                                     "while True: pass"]) for _ in range(BUSY)]
             while self._processes and not self._wanted:
                 self._processes[-1].kill()
                 self._processes.pop().wait()
@@ -144,12 +134,9 @@ def grade(one: Line, out: Path, busy: Busy) -> str:
     """Run one grade. Returns its result in one line."""
     shutil.rmtree(out, ignore_errors=True)
     out.mkdir()
-    command = [
-        *WITH_US, sys.executable, "-m", "grading", "--lab",
-        str(one["lab"]), "--arch", one["arch"], "--seed", one["seed"], "--kernels",
-        str(FOLDER / f"lab{one['lab']}"), "--out",
-        str(out)
-    ]
+    command = [*WITH_US, sys.executable, "-m", "grading", "--lab", str(one["lab"]), "--arch",
+               one["arch"], "--seed", one["seed"], "--kernels", str(FOLDER / f"lab{one['lab']}"),
+               "--out", str(out)]
     if "schedule" in one:
         command += ["--schedule", one["schedule"], "--budget", str(MANY * BUDGET)]
     with (out / "output").open("w") as output, busy.beside(one["busy"]):
@@ -161,10 +148,8 @@ def grade(one: Line, out: Path, busy: Busy) -> str:
 def result_of(graded: Line) -> str:
     """The result in one line: full marks, or the first thing that is wrong."""
     boots = [f"{boot['verdict']}: {boot['why']}" for boot in graded["boots"] if boot["why"]]
-    lost = [
-        f"{rung['name']}: {why}" for rung in graded["rungs"] for why in rung["boots"].values()
-        if why
-    ]
+    lost = [f"{rung['name']}: {why}" for rung in graded["rungs"] for why in rung["boots"].values()
+            if why]
     return next(
         (f"{graded['points']} of {graded['possible']} points: {why}" for why in boots + lost), FULL)
 
@@ -172,20 +157,15 @@ def result_of(graded: Line) -> str:
 def summary(lines: list[Line]) -> int:
     counts = Counter((line["lab"], line["arch"], line["result"] == FULL) for line in lines)
     for lab, arch in sorted({(line["lab"], line["arch"]) for line in lines}):
-        print(
-            f"lab {lab} {arch:8} {counts[lab, arch, True]:5} full marks "
-            f"{counts[lab, arch, False]:5} not"
-        )
+        print(f"lab {lab} {arch:8} {counts[lab, arch, True]:5} full marks "
+              f"{counts[lab, arch, False]:5} not")
     wrong = [line for line in lines if line["result"] != FULL]
     for line in wrong:
-        print(
-            f"{FOLDER}/{line['number']}: "
-            f"{line['result']}{', beside busy processes' if line['busy'] else ''}\n"
-            f"  make grade LAB={line['lab']} ARCH={line['arch']} REPLAY={line['seed']}")
-    print(
-        f"{len(lines)} grades, {sum(line['busy'] for line in lines)} beside busy processes: "
-        f"{len(wrong)} without full marks"
-    )
+        print(f"{FOLDER}/{line['number']}: "
+              f"{line['result']}{', beside busy processes' if line['busy'] else ''}\n  make grade "
+              f"LAB={line['lab']} ARCH={line['arch']} REPLAY={line['seed']}")
+    print(f"{len(lines)} grades, {sum(line['busy'] for line in lines)} beside busy processes: "
+          f"{len(wrong)} without full marks")
     return 1 if wrong else 0
 
 
@@ -193,10 +173,9 @@ def play(options: argparse.Namespace) -> int:
     """Run one boot for each change with all its schedules. Every schedule must be played, and none
     may fail."""
     build(options.lab, options.arch)
-    ones = [{
-        "lab": lab, "arch": arch, "change": change.name, "schedule": f"{change.name}:*",
-        "seed": "0", "busy": False
-    } for lab in options.lab for arch in options.arch for change in rubric.lab(lab).schedules]
+    ones = [{"lab": lab, "arch": arch, "change": change.name, "schedule": f"{change.name}:*",
+             "seed": "0", "busy": False} for lab in options.lab for arch in options.arch
+            for change in rubric.lab(lab).schedules]
 
     def played(one: Line) -> Line:
         out = FOLDER / f"{one['lab']}-{one['arch']}-{one['change']}"
@@ -209,15 +188,11 @@ def play(options: argparse.Namespace) -> int:
 
     with ThreadPoolExecutor(options.jobs) as pool:
         for one in pool.map(played, ones):
-            print(
-                f"lab {one['lab']} {one['arch']:8} {one['change']:16} {one['played']:4} of "
-                f"{one['all']:4} schedules: {one['result']}",
-                flush=True)
+            print(f"lab {one['lab']} {one['arch']:8} {one['change']:16} {one['played']:4} of "
+                  f"{one['all']:4} schedules: {one['result']}", flush=True)
     wrong = [one for one in ones if one["result"] != FULL or not one["played"] == one["all"] > 0]
-    print(
-        f"{sum(one['played'] for one in ones)} schedules of {len(ones)} changes were played: "
-        f"{len(wrong)} changes without full marks"
-    )
+    print(f"{sum(one['played'] for one in ones)} schedules of {len(ones)} changes were played: "
+          f"{len(wrong)} changes without full marks")
     return 1 if wrong or not ones else 0
 
 
@@ -225,12 +200,8 @@ def main() -> int:
     options, log = arguments(), FOLDER / "log.jsonl"
     if options.schedules:
         return play(options)
-    lines = begun(
-        log, {
-            "made_of": build(options.lab, options.arch),
-            **{n: vars(options)[n]
-               for n in ("seed", "lab", "arch")}
-        })
+    lines = begun(log, {"made_of": build(options.lab, options.arch),
+                        **{n: vars(options)[n] for n in ("seed", "lab", "arch")}})
     busy = Busy()
 
     def graded(number: int) -> Line:

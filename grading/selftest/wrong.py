@@ -26,8 +26,6 @@ only the changed files are compiled, and graded by the same harness. The two
 architectures run side by side.
 """
 
-from __future__ import annotations
-
 import argparse
 import os
 import re
@@ -81,11 +79,8 @@ class Wrong:
         lines = self.path.read_text().split("\n\n", 1)[0].splitlines()
         fields = dict(line.split(": ", 1) for line in lines if re.match(r"\w+: ", line))
         if len(fields) != len(lines) or not {"Verdict"} <= set(fields) <= FIELDS:
-            raise edits.refused(
-                self.path,
-                f"its head is not made of {', '.join(sorted(FIELDS))}, each once, then an empty "
-                f"line"
-            )
+            raise edits.refused(self.path, f"its head is not made of {', '.join(sorted(FIELDS))}, "
+                                "each once, then an empty line")
         return fields
 
     def listed(self, field: str) -> list[str]:
@@ -187,8 +182,7 @@ def grade(kernel: Kernel, lab: int, cpus: list[int], budget: int = session.BUDGE
     while the host runs no other."""
     return report.judge(kernel.arch, lab, seed, [
         rubric.boot(kernel, lab, smp, seed, out, budget=budget if smp == 1 else session.BUDGET)
-        for smp in cpus
-    ])
+        for smp in cpus])
 
 
 def outcome(graded: report.Grade) -> Outcome:
@@ -215,10 +209,8 @@ def differs(wrong: Wrong, got: Outcome) -> str:
         return f"the verdict must be {wrong.head['Verdict']}"
     lost = [rung for rung in got.lost if rung not in wrong.listed("Also")]
     if got.verdict == Verdict.FAIL and rungs != lost[:len(rungs)]:
-        return (
-            f"the rungs lost must begin with {', '.join(rungs)}, and begin with "
-            f"{', '.join(lost) or 'none'}"
-        )
+        return (f"the rungs lost must begin with {', '.join(rungs)}, and begin with "
+                f"{', '.join(lost) or 'none'}")
     if mistakes != got.mistakes - set(wrong.listed("Maybe")):
         return f"the mistakes named must be {', '.join(sorted(mistakes)) or 'none'}"
     return ""
@@ -253,10 +245,8 @@ def seed_of_files() -> int:
 
 def say(lab: int, arch: str, name: str, got: Outcome, bad: str, began: float) -> str:
     """Print the result. Returns the printed text if the result is wrong, else ''."""
-    text = (
-        f"{'FAIL' if bad else 'ok  '} lab {lab} {arch:7} {name:34} {got}, "
-        f"{time.monotonic() - began:.1f} s"
-    )
+    text = (f"{'FAIL' if bad else 'ok  '} lab {lab} {arch:7} {name:34} {got}, "
+            f"{time.monotonic() - began:.1f} s")
     text += "\n     ".join(["", bad, *got.why]) if bad else ""
     print(text, flush=True)
     return text if bad else ""
@@ -283,10 +273,8 @@ def run(todo: Todo, whole: list[int], arches: list[str]) -> list[str]:
     for some, labs in [([], whole),
                        *((todo[at:at + AT_ONCE], []) for at in range(0, len(todo), AT_ONCE))]:
         done = side_by_side.run(partial(on_one, some, labs), arches, Console(quiet=True))
-        lines += [
-            line for arch in arches for line in done.get(
-                arch, [f"FAIL {arch}: its process died; the reason is printed above"])
-        ]
+        for arch in arches:
+            lines += done.get(arch, [f"FAIL {arch}: its process died; the reason is printed above"])
     return lines
 
 

@@ -1,8 +1,6 @@
 """A graded boot of labs 5 and 6: types the commands that use function_graph, and keeps their output
 as evidence."""
 
-from __future__ import annotations
-
 import random
 import re
 
@@ -30,9 +28,8 @@ LOOKS = 100  # times that the stacks are printed until the program sleeps
 
 def together(users: list[User]) -> Filter:
     names = frozenset(name for user in users for name in user.filter.names)
-    return Filter(
-        " and ".join(" but ".join(filter(None, (u.filter.filter, u.filter.notrace)))
-                     for u in users), "", names)
+    return Filter(" and ".join(" but ".join(filter(None, (u.filter.filter, u.filter.notrace)))
+                               for u in users), "", names)
 
 
 def hands(kernel: Kernel, seed: int) -> list[HandUser]:
@@ -41,11 +38,8 @@ def hands(kernel: Kernel, seed: int) -> list[HandUser]:
     kinds = ["keep"] * KEEPERS + ["skip"] * 3 + ["see"] * (HANDS - KEEPERS - 3)
     rng.shuffle(kinds)
     chosen = [rng.choice([*GLOBS, "wl_*"]) for _ in kinds]
-    return [
-        HandUser(n, kind, glob,
-                 make_filter(kernel, glob, "").names)
-        for n, (kind, glob) in enumerate(zip(kinds, chosen))
-    ]
+    return [HandUser(n, kind, glob, make_filter(kernel, glob, "").names)
+            for n, (kind, glob) in enumerate(zip(kinds, chosen))]
 
 
 class GraphSession(Session):
@@ -68,8 +62,7 @@ class GraphSession(Session):
                 self._graph(machine, "two users", rng.getrandbits(64),
                             [User("", chosen), User(INSTANCE, other)], BEFORE)
             self._graph(machine, "one unregistered", rng.getrandbits(64),
-                        [User("", chosen),
-                         User(INSTANCE, everything, leaves=True)])
+                        [User("", chosen), User(INSTANCE, everything, leaves=True)])
             self._quiet(machine, f"rmdir {INSTANCE.rstrip('/')}")
             with machine.observer.ordering():
                 self._by_hand(machine, rng.getrandbits(64), hands(self._kernel,
@@ -147,10 +140,8 @@ class GraphSession(Session):
         if self._evidence.smp == 1:
             phase.output = machine.console.command(f"{begin} ; {leave}; wait", WORKLOAD_SECONDS)
             return
-        console, inside = machine.console, {
-            s.address
-            for s in self._kernel.sites if s.function.name == workload.WIDE
-        }
+        console, inside = machine.console, {s.address for s in self._kernel.sites
+                                            if s.function.name == workload.WIDE}
         with interleaved(machine) as cpus:
             cpus.begin(begin)
             # the first CPU here runs a thread: the workload's interrupts come later
@@ -191,9 +182,8 @@ class GraphSession(Session):
         with observer.recording():
             self._quiet(machine, "fgraph_op 0 keep sleep_ns time_main")
             job = self._asleep(machine, f"time sleep {FOR_EVER}")
-            machine.console.command(
-                f"fgraph_op 0 off; fgraph_op 1 see sleep_ns printk; kill {job}; wait; "
-                "fgraph_op 1 off", WORKLOAD_SECONDS)
+            machine.console.command("fgraph_op 0 off; fgraph_op 1 see sleep_ns printk; kill "
+                                    f"{job}; wait; fgraph_op 1 off", WORKLOAD_SECONDS)
         self._evidence.slot_again = (first, observer.written())
 
     def _leave_twice(self, machine: Run) -> None:

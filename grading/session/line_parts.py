@@ -1,8 +1,6 @@
 """What a graded boot at a serial line (line_session.py) does in labs 7 and 8 between its first and
 its last workload."""
 
-from __future__ import annotations
-
 import random
 
 from grading.elf.module import Module
@@ -47,20 +45,16 @@ class ModuleLineSession(LineSession):
     def _visit(self, console: LineConsole, name: str, stay: list[Module], beside: list[str],
                rng: random.Random) -> None:
         """Seeded calls in these modules, and meanwhile these commands on the last CPU."""
-        runs = [
-            SeededRun(module, rng.getrandbits(64), cpu) for module in stay
-            for cpu in range(min(self._evidence.smp, 2))
-        ]
+        runs = [SeededRun(module, rng.getrandbits(64), cpu) for module in stay
+                for cpu in range(min(self._evidence.smp, 2))]
         visit = Visit(name, runs, frozenset(), [])
         self._evidence.visits.append(visit)
         self._say(f"{name}: {', '.join(run.command for run in runs)}")
-        self._type(
-            console,
-            [*traces("", "set_ftrace_notrace", ALL_THAT_COME), *map(insmod, stay), "echo > trace"])
-        visit.output = console.command("; ".join([
-            *(f"taskset -c {run.cpu} {run.command} &" for run in runs),
-            *(f"taskset -c {self._evidence.smp - 1} {line}" for line in beside), "wait"
-        ]))
+        self._type(console, [*traces("", "set_ftrace_notrace", ALL_THAT_COME), *map(insmod, stay),
+                             "echo > trace"])
+        visit.output = console.command("; ".join(
+            [*(f"taskset -c {run.cpu} {run.command} &" for run in runs),
+             *(f"taskset -c {self._evidence.smp - 1} {line}" for line in beside), "wait"]))
         self._type(console, ["echo 0 > tracing_on"])
         visit.trace = parse(console.file("trace"))
         self._type(console,
@@ -71,20 +65,15 @@ class ModuleLineSession(LineSession):
         coming = Coming(SeededRun(module, rng.getrandbits(64)))
         self._evidence.coming.append(coming)
         self._say(f"{module.name} comes: {coming.run.command}")
-        tracers = {
-            REQUEST: ("set_ftrace_filter", f":mod:{module.name}"),
-            OTHER: ("set_ftrace_filter", "wl_begin"),
-            GRAPH: ("set_ftrace_notrace", ALL_THAT_COME, "function_graph")
-        }
-        tracers = {
-            at: tracers.get(at, ("set_ftrace_notrace", ALL_THAT_COME))
-            for at in [*instances, ""]
-        }
+        tracers = {REQUEST: ("set_ftrace_filter", f":mod:{module.name}"),
+                   OTHER: ("set_ftrace_filter", "wl_begin"),
+                   GRAPH: ("set_ftrace_notrace", ALL_THAT_COME, "function_graph")}
+        tracers = {at: tracers.get(at, ("set_ftrace_notrace", ALL_THAT_COME))
+                   for at in [*instances, ""]}
         self._type(console, [f"mkdir {at.rstrip('/')}" for at in instances])
-        self._type(console, [
-            *(line for at, tracer in tracers.items() for line in traces(at, *tracer)),
-            insmod(module)
-        ])
+        self._type(console,
+                   [*(line for at, tracer in tracers.items() for line in traces(at, *tracer)),
+                    insmod(module)])
         coming.output = console.command(coming.run.command)
         self._type(console, [f"echo 0 > {at}tracing_on" for at in tracers])
         for at in tracers:
@@ -93,11 +82,9 @@ class ModuleLineSession(LineSession):
                 coming.graph = GRAPHED.findall(printed)
             else:
                 coming.traces[at] = parse(printed)
-        self._type(console, [
-            f"rmmod {module.name}", *(line for at, tracer in tracers.items()
-                                      for line in ends(at, tracer[0])), *(f"rmdir {at.rstrip('/')}"
-                                                                          for at in instances)
-        ])
+        self._type(console, [f"rmmod {module.name}", *(line for at, tracer in tracers.items()
+                                                       for line in ends(at, tracer[0])),
+                             *(f"rmdir {at.rstrip('/')}" for at in instances)])
 
     def _going(self, console: LineConsole, gone: Module, successor: Module) -> None:
         going = self._evidence.going = Going(gone, Loaded(successor, True))
@@ -105,10 +92,8 @@ class ModuleLineSession(LineSession):
         self._type(console, [insmod(gone), *traces("", "set_ftrace_filter", f"{gone.name}_*")])
         for when, line in ((BEFORE, f"rmmod {gone.name}"), ("", insmod(successor)),
                            (" again", f"rmmod {successor.name}")):
-            going.files |= {
-                file + when: console.command(f"cat {file}")
-                for file in ("enabled_functions", "set_ftrace_filter")
-            }
+            going.files |= {file + when: console.command(f"cat {file}")
+                            for file in ("enabled_functions", "set_ftrace_filter")}
             self._type(console, [line])
         self._type(console, ends("", "set_ftrace_filter"))
 
@@ -116,11 +101,9 @@ class ModuleLineSession(LineSession):
         said = self._evidence.inside
         for module, other, (case, functions) in inside(near, far):
             self._say(f"rmmod {module.name} while a call is inside it")
-            self._type(console, [
-                insmod(module),
-                *traces("", "set_ftrace_filter", functions.format(module.name), "function_graph"),
-                f"echo nap > /proc/{module.name}"
-            ])
+            self._type(console, [insmod(module),
+                                 *traces("", "set_ftrace_filter", functions.format(module.name),
+                                         "function_graph"), f"echo nap > /proc/{module.name}"])
             said[case] = console.command(f"rmmod {module.name}")
             if module.name not in console.command("cat /proc/modules"):
                 return
@@ -141,18 +124,16 @@ class ProbeLineSession(LineSession):
     def _traced(self, console: LineConsole, rng: random.Random) -> None:
         e, phase = self._evidence, Phase(PROBES, rng.getrandbits(64), None)
         e.phases.append(phase)
-        e.probed, e.returning = chosen(e.kernel,
-                                       rng), tuple(rng.sample(workload.LEAVES,
-                                                              len(workload.LEAVES)))
+        e.probed, e.returning = chosen(e.kernel, rng), tuple(rng.sample(workload.LEAVES,
+                                                                        len(workload.LEAVES)))
         self._say(f"{phase.name}: workload {phase.seed:016x}")
-        self._type(console, [
-            *(f"echo 'p:{AT}{n} {e.kernel.name_at(address)}' >> kprobe_events"
-              for n, address in enumerate(e.probed)),
-            *(f"echo 'r{2 * e.smp}:{BACK}{n} {name} $retval:x64' >> kprobe_events"
-              for n, name in enumerate(e.returning)), *(f"echo 'r:{name} {name}' >> kprobe_events"
-                                                        for name in workload.TAILS),
-            "echo 1 > events/kprobes/enable"
-        ])
+        self._type(console,
+                   [*(f"echo 'p:{AT}{n} {e.kernel.name_at(address)}' >> kprobe_events"
+                      for n, address in enumerate(e.probed)),
+                    *(f"echo 'r{2 * e.smp}:{BACK}{n} {name} $retval:x64' >> kprobe_events"
+                      for n, name in enumerate(e.returning)),
+                    *(f"echo 'r:{name} {name}' >> kprobe_events" for name in workload.TAILS),
+                    "echo 1 > events/kprobes/enable"])
         phase.output = self._type(console,
                                   [f"workload {phase.seed:016x}", "echo 0 > events/kprobes/enable"])
         phase.trace, e.files[PROFILE] = parse(console.file("trace"),

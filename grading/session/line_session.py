@@ -5,8 +5,6 @@ that have a check in CONSOLE of labs/<n>-<name>/checks.py are judged by it, and 
 safe from a kernel that prints what it has not done.
 """
 
-from __future__ import annotations
-
 import random
 import re
 import subprocess

@@ -1,8 +1,6 @@
 """A graded boot of lab 7: loads and removes near and far modules while tracers are on, and keeps
 the output as evidence."""
 
-from __future__ import annotations
-
 import random
 import re
 from collections.abc import Iterator, Sequence
@@ -130,10 +128,9 @@ class ModuleSession(Session):
         unlinks = self._kernel.symbol("profile_forget_modules")
         if not self._evidence.complaint and not any(r.addr == unlinks
                                                     for r in machine.observer.records(first)):
-            self._evidence.complaint = Complaint(line, [
-                "nothing, but unlink_sites() was not called: the module's records are still in the "
-                "list"
-            ], "")
+            self._evidence.complaint = Complaint(line,
+                                                 ["nothing, but unlink_sites() was not called: the "
+                                                  "module's records are still in the list"], "")
 
     def _physical(self, machine: Run, module: Module) -> dict[int, int]:
         """The physical address of each page of the module's text."""
@@ -155,10 +152,8 @@ class ModuleSession(Session):
         """Run seeded calls in each of these modules, on several CPUs if there are several, while
         all their functions are traced."""
         cpus = range(self._evidence.smp)
-        runs = [
-            seeded.SeededRun(loaded.module, rng.getrandbits(64), cpu) for loaded in all_
-            for cpu in cpus[:2]
-        ]
+        runs = [seeded.SeededRun(loaded.module, rng.getrandbits(64), cpu) for loaded in all_
+                for cpu in cpus[:2]]
         visit = Visit(name, runs, frozenset(n for loaded in all_ for n in loaded.module.names),
                       list(all_))
         self._evidence.visits.append(visit)
@@ -203,10 +198,8 @@ class ModuleSession(Session):
             self._insert(machine, stays)
             visit.loaded = [Loaded(stays, far, traced=self._text_of(machine, stays))]
             self._quiet(machine, "echo > trace")
-            change = [
-                f"taskset -c 2 insmod {goes.name} at={goes.base:#x}",
-                f"taskset -c 2 rmmod {goes.name}"
-            ]
+            change = [f"taskset -c 2 insmod {goes.name} at={goes.base:#x}",
+                      f"taskset -c 2 rmmod {goes.name}"]
             self._run(machine, visit, 3 * change)
             self._clear(machine)
             self._remove(machine, stays)
@@ -225,10 +218,8 @@ class ModuleSession(Session):
         for at in instances:
             self._quiet(machine, f"mkdir {at.rstrip('/')}")
             if at in (REQUEST, OTHER):
-                self._begin(
-                    machine,
-                    Filter(f":mod:{module.name}" if at == REQUEST else "wl_begin", "", frozenset()),
-                    "function", at)
+                self._begin(machine, Filter(f":mod:{module.name}" if at == REQUEST else "wl_begin",
+                                            "", frozenset()), "function", at)
             else:
                 self._all_that_come(machine, "function_graph" if at == GRAPH else "function", at)
         if instances != (OTHER,):
@@ -342,10 +333,8 @@ class ModuleSession(Session):
         when a function begins to be traced (one CPU); when a second tracer selects it, and when no
         tracer selects it any more (four CPUs)."""
         names = [name.split(" ")[0] for name in sorted(loaded.module.names)]
-        ways = [
-            self._kernel.isa.aside(TRAMPOLINE),
-            *(self._kernel.isa.flipped(*bit) for bit in self._bits(len(names) - 1, rng))
-        ]
+        ways = [self._kernel.isa.aside(TRAMPOLINE),
+                *(self._kernel.isa.flipped(*bit) for bit in self._bits(len(names) - 1, rng))]
         self._say(f"other trampolines in {loaded.module.name}")
         if self._evidence.smp > 1:
             self._quiet(machine, f"echo '{' '.join(names)}' > set_ftrace_filter")
@@ -402,9 +391,8 @@ class ModuleSession(Session):
 
     def _allow_writes(self, machine: Run) -> None:
         """Clear ftrace_disabled, which a kernel sets when it has refused to write a site."""
-        machine.write(
-            self._machine.load_address() + self._kernel.symbol("ftrace_disabled") - KERNEL_BASE,
-            b"\0")
+        machine.write(self._machine.load_address()
+                      + self._kernel.symbol("ftrace_disabled") - KERNEL_BASE, b"\0")
 
     @staticmethod
     def _write(machine: Run, where: dict[int, int], at: int, word: int) -> None:
@@ -415,11 +403,9 @@ class ModuleSession(Session):
         where, was = self._physical(machine, loaded.module), self._text_of(machine, loaded.module)
         for site, word in words.items():
             self._write(machine, where, site.address, word)
-        self._evidence.overwritten_sites = [
-            Overwritten(loaded, site, word, loaded.word(was, site.address),
-                        before=self._text_of(machine, loaded.module))
-            for site, word in words.items()
-        ]
+        self._evidence.overwritten_sites = [Overwritten(
+            loaded, site, word, loaded.word(was, site.address),
+            before=self._text_of(machine, loaded.module)) for site, word in words.items()]
 
     def _chosen(self, module: Module, count: int, rng: random.Random) -> list[Site]:
         """Random sites of functions that do not run when the module is removed."""
@@ -446,11 +432,9 @@ class ModuleSession(Session):
         module, after = loaded.module, b""
         first, last = module.trampoline(0), module.trampoline(module.stubs)
         targets = [first - 4, first + 4, last, module.functions[0].start]
-        self._overwrite(
-            machine, loaded, {
-                site: self._kernel.isa.call(site.address, target, self._kernel.link_register)
-                for site, target in zip(self._chosen(module, len(targets), rng), targets)
-            })
+        self._overwrite(machine, loaded, {
+            site: self._kernel.isa.call(site.address, target, self._kernel.link_register)
+            for site, target in zip(self._chosen(module, len(targets), rng), targets)})
         with interleaved(machine) as cpus:
             cpus.begin(f"rmmod {module.name}")
             if cpus.reach({self._kernel.symbol("profile_forget_modules")}) is not None:

@@ -1,8 +1,6 @@
 """A graded boot of lab 8: probes on the instructions of a program for grading and of the workload,
 kretprobes, live patches."""
 
-from __future__ import annotations
-
 import random
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -22,10 +20,8 @@ STAYS = 3  # of them stay registered, while the others are unregistered and regi
 def chosen(kernel: Kernel, rng: random.Random) -> list[int]:
     """One instruction in each of a few functions of the workload, which is executed once in each
     call."""
-    names = [
-        n for n in workload.FUNCTIONS
-        if n not in ("wl_begin", "wl_end") and probes.entered_with(kernel, n)
-    ]
+    names = [n for n in workload.FUNCTIONS
+             if n not in ("wl_begin", "wl_end") and probes.entered_with(kernel, n)]
     return [rng.choice(probes.entered_with(kernel, name)) for name in rng.sample(names, AT_ONCE)]
 
 

@@ -1,8 +1,6 @@
 """The boot of the schedules: plays a lab's schedules one after the other (see
 grading/stimulus/schedules.py)."""
 
-from __future__ import annotations
-
 import random
 from collections.abc import Callable, Iterable, Sequence
 from fnmatch import fnmatchcase
@@ -63,9 +61,6 @@ class ScheduleSession(Session):
         player.end()
         if self._only and not any(p.runs for p in e.played):
             names = [str(s) for p in e.played for s in p.todo]
-            raise Stopped(
-                Verdict.HARNESS,
-                f"SCHEDULE={self._only} is not a schedule of this kernel. Its changes are "
-                f"{', '.join(c.name for c in self._changes)}; a schedule has the form "
-                f"{names[-1] if names else 'change:step:place'}"
-            )
+            raise Stopped(Verdict.HARNESS, f"SCHEDULE={self._only} is not a schedule of this "
+                          f"kernel. Its changes are {', '.join(c.name for c in self._changes)}; a "
+                          f"schedule has the form {names[-1] if names else 'change:step:place'}")

@@ -1,7 +1,5 @@
 """Runs one graded boot: types the commands of a lab at the shell, and gathers the evidence."""
 
-from __future__ import annotations
-
 import fnmatch
 import random
 import re
@@ -41,9 +39,8 @@ def filters(kernel: Kernel, seed: int) -> list[Filter]:
     """Two filters: the whole workload, and one that the seed chooses."""
     rng = random.Random(seed)
     glob = rng.choice(GLOBS)
-    exact = " ".join(
-        rng.sample([n for n in workload.FUNCTIONS if n not in ("wl_begin", "wl_end")],
-                   rng.randint(2, 8)))
+    exact = " ".join(rng.sample([n for n in workload.FUNCTIONS if n not in ("wl_begin", "wl_end")],
+                                rng.randint(2, 8)))
     but = rng.choice([g for g in GLOBS if g != "wl_[!lt]*"])
     chosen = rng.choice([(glob, ""), (exact, ""), ("wl_*", but)])
     return [make_filter(kernel, "wl_*", ""), make_filter(kernel, *chosen)]
@@ -236,11 +233,8 @@ class Session:
         for cpu, physical in (machine.mapped(text) or {0: 0}).items():
             if physical != loaded:
                 where = f"{physical:#x}" if physical else "no address"
-                raise Stopped(
-                    Verdict.FAIL,
-                    f"{when}: the page tables of CPU {cpu} map text, {text:#x}, to {where}, and "
-                    f"must map it to {loaded:#x}"
-                )
+                raise Stopped(Verdict.FAIL, f"{when}: the page tables of CPU {cpu} map text, "
+                              f"{text:#x}, to {where}, and must map it to {loaded:#x}")
         self._evidence.alias.append(
             (when, machine.writable(loaded, loaded + self._kernel.text[1] - text)))
 
@@ -308,10 +302,9 @@ class Session:
                 if op not in running:
                     [said[op]] = self._in_order(machine, op.command)
             trial.lacks = next((op for op in trial.ops if said[op]), None)
-            trial.unmade = (
-                f"'{trial.lacks.command}' was refused, "
-                f"{FROM.sub('', said[trial.lacks].splitlines()[0])}"
-                if trial.lacks else "")
+            trial.unmade = (f"'{trial.lacks.command}' was refused, "
+                            f"{FROM.sub('', said[trial.lacks].splitlines()[0])}"
+                            if trial.lacks else "")
             running = set(trial.ops)
             if trial.refused:
                 trial.printed = machine.console.command(trial.refused.command).strip()

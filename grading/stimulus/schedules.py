@@ -20,8 +20,6 @@ The observer's log shows what each of B's calls did; which ops it must run depen
 change had ended. A schedule that fails is played again by its name: SCHEDULE=...
 """
 
-from __future__ import annotations
-
 import random
 import re
 import struct
@@ -112,19 +110,17 @@ def stepping(kernel: Kernel, sources: Iterable[str], also: tuple[str, ...] = ())
     """The name of each step, by its address: the instructions of these files whose effect other
     CPUs can see, and the grace period. `also`: prefixes of further instructions."""
     code = kernel.code_of(*sources)
-    text = subprocess.run([
-        f"{kernel.isa.cross}objdump", "-d", "--no-show-raw-insn", "-j", ".text",
-        f"--start-address={min(code)[0]:#x}", f"--stop-address={max(code)[1]:#x}",
-        str(kernel.path)
-    ], capture_output=True, text=True, check=True).stdout
+    text = subprocess.run([f"{kernel.isa.cross}objdump", "-d", "--no-show-raw-insn",
+                           "-j", ".text", f"--start-address={min(code)[0]:#x}",
+                           f"--stop-address={max(code)[1]:#x}", str(kernel.path)],
+                          capture_output=True, text=True, check=True).stdout
     found, before = {}, ""
     for line in re.finditer(r"^ *([0-9a-f]{16}):\s+(\S+)(.*)$", text, re.M):
         address = int(line[1], 16)
         # arch_sync_line() stores a word that was just loaded from the same place
         again = line[3] == before
         if (line[2].startswith((*kernel.isa.stores, *also)) and not again
-                and not OWN_FRAME.search(line[3])
-                and any(lo <= address < hi for lo, hi in code)):
+            and not OWN_FRAME.search(line[3]) and any(lo <= address < hi for lo, hi in code)):
             found[address] = kernel.name_at(address)
         before = line[3]
     grace = kernel.symbol("synchronize_sched")
@@ -168,10 +164,8 @@ class Player:
     def config(self, config: Config, changes: Iterable[Change]) -> Config:
         """Add the addresses of all steps and places, and of the ends of all changes, to the
         observer's configuration."""
-        for address in {
-                *self._steps, *self._places, *self._stopping,
-                *(a for change in changes for a in returns.ends(self.kernel, change.ends))
-        }:
+        for address in {*self._steps, *self._places, *self._stopping,
+                        *(a for change in changes for a in returns.ends(self.kernel, change.ends))}:
             config.add("hit", address)
         return config
 
@@ -209,8 +203,7 @@ class Player:
 
     def _lines(self, lines: Iterable[str]) -> None:
         for line in lines:
-            said = self.machine.console.command(line)
-            if said:
+            if said := self.machine.console.command(line):
                 raise Stopped(Verdict.FAIL, f"'{line}' printed: {said.strip()}")
 
     def _dry(self, change: Change) -> tuple[list[Schedule], int]:
@@ -219,10 +212,8 @@ class Player:
         self._lines(change.before)
         places = self._places_of_call() | {self._site}
         counted, ends = dict[str, int](), set(returns.ends(self.kernel, change.ends))
-        log = [
-            r for r in self._log(lambda: self._lines([self.typed(change)]))
-            if r.kind == Kind.HIT and r.vcpu == CHANGER
-        ]
+        log = [r for r in self._log(lambda: self._lines([self.typed(change)]))
+               if r.kind == Kind.HIT and r.vcpu == CHANGER]
         if not any(r.addr in ends for r in log):
             raise Stopped(Verdict.FAIL,
                           f"'{change.line}': {change.ends} did not return on CPU {CHANGER}")
@@ -233,16 +224,12 @@ class Player:
             stopped = r.addr in self._stopping[:1] or stopped and r.addr not in self._stopping
             if r.addr in self._steps and not stopped:
                 counted[self._steps[r.addr]] = counted.get(self._steps[r.addr], 0) + 1
-        steps = [
-            s if n == 1 else f"{s}#{n}" for s, times in counted.items()
-            for n in range(1,
-                           min(times, AGAIN) + 1)
-        ]
+        steps = [s if n == 1 else f"{s}#{n}" for s, times in counted.items()
+                 for n in range(1, min(times, AGAIN) + 1)]
         places |= self._places_of_call() | {*change.inside}
         self._lines(change.after)
-        return [
-            Schedule(change, step, inside) for step in steps for inside in ("", *sorted(places))
-        ], insns
+        return [Schedule(change, step, inside) for step in steps
+                for inside in ("", *sorted(places))], insns
 
     def _places_of_call(self) -> set[str]:
         """The places that a call passes between its call site and its end."""

@@ -1,8 +1,6 @@
 """Computes on the host the calls that `echo SEED > /proc/maple` makes (kern/samples/seeded.h), and
 the line that it prints."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 from grading.elf.module import Module

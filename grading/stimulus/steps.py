@@ -5,8 +5,6 @@ registers unchanged. A real interrupt seldom comes at a place where it does harm
 stub steps the machine. (The observer checks loads and stores below sp, at every call.)
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field
 
 from grading.elf.elf import Kernel

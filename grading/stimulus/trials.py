@@ -6,8 +6,6 @@ by `op` commands (kern/apps/op.c) at the kernel's prompt. workload.expect()
 computes the expected calls with the ops' changes.
 """
 
-from __future__ import annotations
-
 import fnmatch
 import random
 from dataclasses import dataclass
@@ -108,12 +106,10 @@ def _patches(rng: random.Random) -> Trial:
     one = (first, *_some(rng, 1, 3, frozenset([*LEAVES, WIDE])))
     two = _some(rng, 1, 3, frozenset([*one, *LEAVES, WIDE]))
     refused = (*_some(rng, 1, 2, frozenset([*one, *two, *targets, WIDE])), rng.choice(one))
-    return Trial("live patch", rng.getrandbits(64), [
-        Op(0, "see", ("wl_*_*",)),
-        Op(3, "patch", one, target=targets[0]),
-        Op(4, "patch", two, target=targets[1]),
-        Op(6, "see", one)
-    ], refused=Op(5, "patch", refused, target=targets[1]))
+    return Trial("live patch", rng.getrandbits(64),
+                 [Op(0, "see", ("wl_*_*",)), Op(3, "patch", one, target=targets[0]),
+                  Op(4, "patch", two, target=targets[1]), Op(6, "see", one)],
+                 refused=Op(5, "patch", refused, target=targets[1]))
 
 
 def _many(rng: random.Random) -> tuple[Trial, Trial]:

@@ -4,8 +4,6 @@ expect(seed, cpus) gives the calls of every context, in order, and the line that
 the program prints. This module reads neither the kernel's sources nor its trace.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import NamedTuple
 
@@ -257,12 +255,7 @@ def expect(seed: int, cpus: int, changes: OpChanges = OpChanges()) -> ExpectedRu
         context.run("workload_thread" if name in threads else "workload_interrupt")
         result = mix((result + context.sum) & MASK)
     main = "app_main_workload"
-    contexts = {
-        "main": [
-            ExpectedCall(name, main, x, 0, 1, main, False, ())
-            for name, x in (("wl_begin", seed), ("wl_end", result))
-        ]
-    }
-    return ExpectedRun(seed, cpus,
-                       contexts | {name: context.calls
-                                   for name, context in both.items()}, calls, result)
+    contexts = {"main": [ExpectedCall(name, main, x, 0, 1, main, False, ())
+                         for name, x in (("wl_begin", seed), ("wl_end", result))]}
+    return ExpectedRun(seed, cpus, contexts
+                       | {name: context.calls for name, context in both.items()}, calls, result)

@@ -4,8 +4,6 @@ The harness switches funcgraph-abstime, -proc, -tail and -retval on, so that eve
 has its time, CPU and thread, and every closing brace the function's name and return value.
 """
 
-from __future__ import annotations
-
 import re
 from dataclasses import dataclass, field
 from typing import NamedTuple

@@ -1,7 +1,5 @@
 """Parses the `trace` file of tracefs in Linux's format for the function tracer."""
 
-from __future__ import annotations
-
 import re
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -67,10 +65,9 @@ def parse(text: str, form: re.Pattern[str] = LINE) -> FunctionTrace:
         counts = COUNTS.match(line)
         if found:
             g = found.groupdict()
-            trace.events.append(
-                FunctionEvent(g["comm"].strip(), int(g["pid"]), int(g["cpu"]), g["flags"],
-                              int(g["sec"]) * 1_000_000 + int(g["usec"]), g["func"], g["parent"],
-                              line))
+            trace.events.append(FunctionEvent(g["comm"].strip(), int(g["pid"]),
+                                              int(g["cpu"]), g["flags"], int(g["sec"]) * 1_000_000
+                                              + int(g["usec"]), g["func"], g["parent"], line))
         elif counts:
             trace.in_buffer, trace.written, trace.cpus = (int(n) for n in counts.groups())
         elif line.startswith("# tracer: "):

@@ -5,8 +5,6 @@ functions for the observer (kern/apps/probe.c). A record has the word that is ex
 first three argument registers before it.
 """
 
-from __future__ import annotations
-
 import re
 import subprocess
 from collections.abc import Iterable, Iterator
@@ -52,12 +50,8 @@ def slots(kernel: Kernel) -> range:
 def own(kernel: Kernel) -> set[int]:
     """The instructions that only kern/apps/probe.c probes."""
     first = kernel.symbol("probe_trapped_first")
-    return {
-        *steps(kernel),
-        kernel.symbol("probe_inner_first"), first, first + 4,
-        on_schedule(kernel),
-        on_schedule(kernel) + 8
-    }
+    return {*steps(kernel), kernel.symbol("probe_inner_first"), first, first + 4,
+            on_schedule(kernel), on_schedule(kernel) + 8}
 
 
 def on_schedule(kernel: Kernel) -> int:
@@ -76,15 +70,11 @@ def entered_with(kernel: Kernel, function: str) -> list[int]:
     to the first jump or the first target of one."""
     start, end = kernel.extent(function)
     site = next(s.address for s in kernel.sites if s.function.name == function)
-    out = subprocess.run([
-        f"{kernel.isa.cross}objdump", "-d", "--no-show-raw-insn", f"--start-address={start:#x}",
-        f"--stop-address={end:#x}",
-        str(kernel.path)
-    ], capture_output=True, text=True, check=True).stdout
-    targets = {
-        start + int(offset, 16)
-        for offset in re.findall(rf"<{re.escape(function)}\+0x([0-9a-f]+)>", out)
-    }
+    out = subprocess.run([f"{kernel.isa.cross}objdump", "-d", "--no-show-raw-insn",
+                          f"--start-address={start:#x}", f"--stop-address={end:#x}",
+                          str(kernel.path)], capture_output=True, text=True, check=True).stdout
+    targets = {start + int(offset, 16)
+               for offset in re.findall(rf"<{re.escape(function)}\+0x([0-9a-f]+)>", out)}
     found = list[int]()
     for address in range(site + 8, end, 4):
         if address in targets or kernel.isa.depends_on_pc(

@@ -91,11 +91,9 @@ def calls_to(kernel: Kernel, name: str | tuple[str, ...],
              extent: tuple[int, int] | None = None) -> list[int]:
     """The call instructions whose target is this function, in all of text or in `extent`. A tuple
     has prefixes of functions' names."""
-    targets = {
-        f.start
-        for f in kernel.functions
-        if (f.name == kernel.named(name) if isinstance(name, str) else f.name.startswith(name))
-    }
+    targets = {f.start for f in kernel.functions
+               if (f.name == kernel.named(name) if isinstance(name, str) else
+                   f.name.startswith(name))}
     lo, hi = extent or kernel.text
     return [a for target in targets for a, link in _jumps(kernel)[target] if link and lo <= a < hi]
 
@@ -144,13 +142,10 @@ def places(kernel: Kernel, followed: tuple[str, ...] = FOLLOWED) -> Places:
     functions of the same group."""
     handler = kernel.symbol(HANDLER)
     sites = [s for s in kernel.sites if s.function.name.startswith(followed)] if handler else []
-    return Places(handler, {s.address + 4: s
-                            for s in sites}, {
-                                a: s
-                                for s in sites for a in range(s.function.start, s.function.end, 4)
-                                if kernel.word(a) == kernel.isa.ret
-                            }, {a + 4
-                                for a in calls_to(kernel, followed)} if handler else set())
+    return Places(handler, {s.address + 4: s for s in sites},
+                  {a: s for s in sites for a in range(s.function.start, s.function.end, 4)
+                   if kernel.word(a) == kernel.isa.ret}, {a + 4 for a in calls_to(kernel, followed)}
+                  if handler else set())
 
 
 class _Context:

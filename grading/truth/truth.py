@@ -180,9 +180,8 @@ class Truth:
 def stubs(kernel: Kernel) -> tuple[int, ...]:
     """Every address that a patched call site may call."""
     named = [a for n, a in kernel.symbols.items() if names.STUB.fullmatch(n)]
-    return tuple(
-        sorted({*named,
-                kernel.symbol("ftrace_stubs"), *(kernel.symbol(n) for n in TRAMPOLINES)} - {0}))
+    return tuple(sorted(
+        {*named, kernel.symbol("ftrace_stubs"), *(kernel.symbol(n) for n in TRAMPOLINES)} - {0}))
 
 
 def vectors(kernel: Kernel) -> list[int]:
@@ -195,8 +194,7 @@ def changing(kernel: Kernel) -> frozenset[int]:
     """The words of text, besides the call sites, that the kernel changes."""
     beside = {s.address - 4 for s in kernel.sites if kernel.hook in kernel.isa.word_before}
     return frozenset(
-        {*beside, kernel.symbol("ftrace_call"),
-         kernel.symbol("ftrace_graph_call")} - {0})
+        {*beside, kernel.symbol("ftrace_call"), kernel.symbol("ftrace_graph_call")} - {0})
 
 
 @cache
@@ -220,56 +218,39 @@ def _kept(kernel: Kernel) -> dict[int, int]:
     """Addresses at which the first argument register points to a user's entry data, those of this
     call (AT_RETURN) or of its caller's call (OF_PARENT)."""
     wanted = (("fgraph_retrieve_data", AT_RETURN), ("fgraph_retrieve_parent_data", OF_PARENT))
-    return {
-        a + 4: what
-        for name, what in wanted
-        for a in returns.calls_to(kernel, name, kernel.extent("hand_return"))
-    }
+    return {a + 4: what for name, what in wanted
+            for a in returns.calls_to(kernel, name, kernel.extent("hand_return"))}
 
 
 @cache
 def _named(kernel: Kernel) -> dict[int, str]:
     """The addresses that are logged only while the harness records, with their names."""
-    found = {
-        kernel.symbol(n): n
-        for n in ("ftrace_stub", returns.HANDLER, PATTERN_CALL, PATTERN_BACK, TRAMPOLINE_WORDS,
-                  *RARE_PLACES)
-    }
-    return {
-        a: n
-        for a, n in {**found, **dict.fromkeys(stubs(kernel), "trampoline"), **_questions(kernel)
-                     }.items() if a
-    }
+    found = {kernel.symbol(n): n for n in ("ftrace_stub", returns.HANDLER, PATTERN_CALL,
+                                           PATTERN_BACK, TRAMPOLINE_WORDS, *RARE_PLACES)}
+    return {a: n for a, n in {**found, **dict.fromkeys(stubs(kernel), "trampoline"),
+                              **_questions(kernel)}.items() if a}
 
 
 @cache
 def _always(kernel: Kernel) -> dict[int, str]:
     """The addresses that are always logged, with their names."""
-    found = {
-        kernel.symbol(n): n
-        for n in ("ftrace_batch_begin", GRACE, "panic", *BATCH_STEPS, *ROOM)
-    }
+    found = {kernel.symbol(n): n for n in ("ftrace_batch_begin", GRACE, "panic", *BATCH_STEPS,
+                                           *ROOM)}
     ends: tuple[str, ...] = ("ftrace_batch_end", "arch_sync_all", "unregister_ftrace_graph")
     if kernel.symbol(MODULES[0]):
         found |= {kernel.symbol(n): n for n in MODULES}
         ends += ("ftrace_module_release",)
-    return {
-        a: n
-        for a, n in {**found, **{a: f"end of {n}"
-                                 for n in ends for a in returns.ends(kernel, n)}}.items() if a
-    }
+    return {a: n for a, n in {**found, **{a: f"end of {n}" for n in ends
+                                          for a in returns.ends(kernel, n)}}.items() if a}
 
 
 @cache
 def ordered_code(kernel: Kernel) -> list[tuple[int, int]]:
     """The address ranges of code whose stores are logged; none in labs 1 and 2."""
-    own, helpers = next(
-        ((code, helpers) for files, helpers in ORDERED_CODE if (code := kernel.code_of(*files))),
-        ([], ()))
-    return own + [
-        kernel.extent(name)
-        for name in helpers if any(returns.calls_to(kernel, name, code) for code in own)
-    ]
+    own, helpers = next(((code, helpers) for files, helpers in ORDERED_CODE
+                         if (code := kernel.code_of(*files))), ([], ()))
+    return own + [kernel.extent(name) for name in helpers
+                  if any(returns.calls_to(kernel, name, code) for code in own)]
 
 
 def _callbacks(kernel: Kernel) -> list[tuple[int, int, int]]:
@@ -296,11 +277,9 @@ def config(kernel: Kernel, machine: Machine, followed: tuple[str, ...] = returns
     if kernel.isa.after_firmware:
         c.add("firmware", kernel.isa.ram, start)
     places = returns.places(kernel, followed)
-    watched = {
-        "word": changing(kernel), "point": _always(kernel), "deref": _kept(kernel),
-        "exit": places.exits, "vector": vectors(kernel),
-        "home": {*places.homes, *map(kernel.symbol, HOMES)} - {0}
-    }
+    watched = {"word": changing(kernel), "point": _always(kernel),
+               "deref": _kept(kernel), "exit": places.exits, "vector": vectors(kernel),
+               "home": {*places.homes, *map(kernel.symbol, HOMES)} - {0}}
     for role, addresses in watched.items():
         for address in addresses:
             c.add(role, address)
@@ -366,21 +345,16 @@ class _Reader:
         self._entered: dict[tuple[int, int, int], Record] = {}
         # by context: the user whose return handler runs
         self._telling: dict[tuple[int, int, int], int] = {}
-        self._apart = {
-            kernel.symbol(n): seen
-            for names, seen in ((FRAMES, t.frames), (RARE, t.rare)) for n in names
-        }
+        self._apart = {kernel.symbol(n): seen
+                       for names, seen in ((FRAMES, t.frames), (RARE, t.rare)) for n in names}
         self._handlers = {kernel.symbol(n) for n in returns.HANDLERS} - {0}
         self._at_return = {kernel.symbol(n) for n in (HANDS[1], returns.HANDLERS[1])} - {0}
         self._users, self._kept = kernel.extent("hand_users"), _kept(kernel)
         self._user_size = (self._users[1] - self._users[0]) // 20 or 1
         self._entry_of_user, self._return_of_user = map(kernel.symbol, HANDS)
         self._sync = kernel.symbol("arch_sync_all")
-        self._into_sync = {
-            a
-            for a in kernel.exits("ftrace_batch_end")
-            if kernel.jumps_to(a) == self._sync and self._sync
-        }
+        self._into_sync = {a for a in kernel.exits("ftrace_batch_end")
+                           if kernel.jumps_to(a) == self._sync and self._sync}
         self._batches: dict[int, Batch] = {}
         self._stored: dict[int, Record] = {}
         self._online: set[int] = set()
@@ -393,17 +367,14 @@ class _Reader:
             Kind.STORE: self._store, Kind.LOOK: t.looks.append, Kind.WORD: t.words.append,
             Kind.FOREIGN: t.foreign.append, Kind.SETTING: t.settings.append,
             Kind.MIDDLE: t.middle.append, Kind.BELOW: t.below.append, Kind.WRITE: t.writes.append,
-            Kind.READ: t.writes.append, Kind.START: lambda r: None
-        }
+            Kind.READ: t.writes.append, Kind.START: lambda r: None}
 
     def _looked(self, record: Record) -> bool:
         """Did this CPU's last call site or callback, at this or a lower interrupt level, belong to
         the same recording?"""
         recording, level = self._levels.get(record.vcpu, (0, 0))
-        self._levels[record.vcpu] = (
-            record.size,
-            min(level, record.level) if recording == record.size else record.level,
-        )
+        self._levels[record.vcpu] = (record.size, min(level, record.level)
+                                     if recording == record.size else record.level)
         return recording == record.size and level <= record.level
 
     def _site(self, record: Record) -> None:

@@ -170,14 +170,10 @@ def leave_firmware() -> bool:
     the `ecall` or the instruction after it. False: a breakpoint of the user stopped the guest, and
     a message was printed."""
     back = int(gdb.parse_and_eval("$mepc"))
-    users = {
-        breakpoint: breakpoint.hit_count
-        for breakpoint in gdb.breakpoints() if breakpoint.number > 0
-    }
-    places = [
-        gdb.Breakpoint(f"*{at:#x}", gdb.BP_HARDWARE_BREAKPOINT, internal=True)
-        for at in (back, back + 4)
-    ]
+    users = {breakpoint: breakpoint.hit_count for breakpoint in gdb.breakpoints()
+             if breakpoint.number > 0}
+    places = [gdb.Breakpoint(f"*{at:#x}", gdb.BP_HARDWARE_BREAKPOINT, internal=True)
+              for at in (back, back + 4)]
     told = go_on()
     left = any(place.hit_count for place in places)
     for place in places:

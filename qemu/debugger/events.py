@@ -61,9 +61,8 @@ def page_of(desc: Value, ts: int | None = None, first: int | None = None,
             offset: int = 0) -> BufferPage:
     page = desc["page"].dereference()
     data = read(as_int(page["data"].address) + offset, as_int(page["commit"]) - offset)
-    return BufferPage(
-        as_int(page["time_stamp"]) if ts is None else ts,
-        as_int(desc["first"]) if first is None else first, data)
+    return BufferPage(as_int(page["time_stamp"]) if ts is None else ts,
+                      as_int(desc["first"]) if first is None else first, data)
 
 
 def pages_newest_first(rb: Value) -> Iterator[BufferPage]:
@@ -151,10 +150,8 @@ def print_text(event: BufferEvent) -> str:
 
 
 def common_line(event: BufferEvent, clock: Value) -> str:
-    line = (
-        f"{comm_of(event.pid):>16}-{event.pid:<7} [{event.cpu:03}] "
-        f"{flags_of(event)}{time_of(event, clock)}: "
-    )
+    line = (f"{comm_of(event.pid):>16}-{event.pid:<7} [{event.cpu:03}] "
+            f"{flags_of(event)}{time_of(event, clock)}: ")
     if event.type == int(gdb.parse_and_eval("TRACE_FN")):
         ip, parent = (event.field("struct function_entry", n) for n in ("ip", "parent_ip"))
         return f"{line}{name_at(ip)} <-{name_at(parent)}\n"
@@ -219,10 +216,8 @@ class Graph:
             return switch + self._return(state, event), 1
         if kind is None:
             depth = state.depth + 1 if state.depth > 0 else 0
-            return (
-                f"{switch} {event.cpu})               |  "
-                f"{'':{2 * depth}}/* {print_text(event).rstrip(chr(10))} */\n",
-                1)
+            return (f"{switch} {event.cpu})               |  {'':{2 * depth}}/* "
+                    f"{print_text(event).rstrip(chr(10))} */\n", 1)
         func, depth = event.field(ENTRY, "func"), event.field(ENTRY, "depth", "i")
         arrow = self._arrow(event, func, "==========>")
         if following and self._is_leaf(event, func, depth, following):

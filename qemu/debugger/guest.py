@@ -190,10 +190,8 @@ class Command(gdb.Command):
             self.run(gdb.string_to_argv(argument))
         except gdb.MemoryError as error:
             if in_firmware():
-                raise gdb.GdbError(
-                    "This hart is in the firmware, where the kernel's addresses are not mapped. "
-                    "`console` runs on to the prompt."
-                ) from error
+                raise gdb.GdbError("This hart is in the firmware, where the kernel's addresses are "
+                                   "not mapped. `console` runs on to the prompt.") from error
             raise
 
     def run(self, words: list[str]) -> None:

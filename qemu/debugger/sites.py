@@ -162,10 +162,8 @@ class SiteWatch(gdb.Breakpoint):
         before, self._word = self._word, word(self.site.ip)
         if self._word == before:
             return False
-        gdb.write(
-            f"\n{self.site.function} at {self.site.ip:#x} is written: now "
-            f"{describe(self.site)[0]}\n"
-        )
+        gdb.write(f"\n{self.site.function} at {self.site.ip:#x} is written: now "
+                  f"{describe(self.site)[0]}\n")
         return True
 
 
@@ -180,9 +178,8 @@ def find_site(word_: str) -> SiteRecord:
         found = [s for s in sites() if s.function == name]
         found = [s for s in found if s.ip == as_int(value)] or found
     if len(found) != 1:
-        raise gdb.GdbError(f"{len(found)} call sites are in '{word_}': " +
-                           (", ".join(f"{s.ip:#x}"
-                                      for s in found) or "callsites lists those that there are."))
+        raise gdb.GdbError(f"{len(found)} call sites are in '{word_}': " + (
+            ", ".join(f"{s.ip:#x}" for s in found) or "callsites lists those that there are."))
     return found[0]
 
 
@@ -200,7 +197,5 @@ function made it, `up` goes to the caller. `delete N` removes the watchpoint."""
             raise gdb.GdbError("who-patches FUNCTION|ADDRESS")
         site = find_site(words[0])
         watch = SiteWatch(site)
-        gdb.write(
-            f"{watch.number}: stops when the call site of {site.function}, {site.ip:#x}, is "
-            f"written\n"
-        )
+        gdb.write(f"{watch.number}: stops when the call site of {site.function}, {site.ip:#x}, is "
+                  "written\n")

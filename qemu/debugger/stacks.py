@@ -90,14 +90,10 @@ def from_ftrace_regs(frame: Frame) -> Registers:
     if frame.pc <= call:
         # equal to the end: on riscv64, before fp points to the record
         ours = frame.sp <= frame[FP] <= frame.sp + size
-        return {
-            "pc": frame[RESUME], "sp": frame.sp + size,
-            FP: as_int(regs["fp"]) if ours else frame[FP], LINK: frame[PARENT]
-        }
-    return {
-        "pc": as_int(regs["pc"]), "sp": frame.sp + size, FP: as_int(regs["fp"]),
-        LINK: as_int(regs["link"])
-    }
+        return {"pc": frame[RESUME], "sp": frame.sp + size,
+                FP: as_int(regs["fp"]) if ours else frame[FP], LINK: frame[PARENT]}
+    return {"pc": as_int(regs["pc"]), "sp": frame.sp + size, FP: as_int(regs["fp"]),
+            LINK: as_int(regs["link"])}
 
 
 def true_caller(sp: int, fp: int) -> int | None:
@@ -148,12 +144,8 @@ def recorded(frame: Frame, size: int) -> Registers | None:
 
 def from_record(frame: Frame) -> Registers:
     size = made_frame(frame.pc)
-    return recorded(frame, size) or {
-        "pc": frame[LINK],
-        "sp": frame.sp + size,
-        FP: frame[FP],
-        LINK: frame[LINK],
-    }
+    return recorded(frame, size) or {"pc": frame[LINK], "sp": frame.sp + size, FP: frame[FP],
+                                     LINK: frame[LINK]}
 
 
 def behind_the_last(frame: Frame) -> Registers | None:
@@ -186,11 +178,8 @@ def step(frame: Frame) -> Registers | None:
     start = frame.pc - offset
     low, high = address("exception_vector"), address("exception_vector_end")
     if low is not None and high is not None and low <= frame.pc < high:
-        return (
-            from_the_cpu(frame)
-            if not frame.level and has_just_come(frame.pc, low)
-            else from_trap_frame(frame)
-        )
+        return (from_the_cpu(frame) if not frame.level and has_just_come(frame.pc, low)
+                else from_trap_frame(frame))
     if name == "thread_start_asm":
         return {"pc": 0, "sp": frame.sp, FP: 0, LINK: 0}
     if handler is not None and start == handler:
@@ -368,10 +357,8 @@ class Threads(Command):
         need_kernel()
         gdb.write(" pid cpu state   name             where\n")
         for t in every_thread():
-            gdb.write(
-                f"{int(t['pid']):4} {int(t['cpu']):3} {state_of(t):7} {text(t['comm']):16} "
-                f"{where(t)}\n"
-            )
+            gdb.write(f"{int(t['pid']):4} {int(t['cpu']):3} {state_of(t):7} {text(t['comm']):16} "
+                      f"{where(t)}\n")
 
 
 def find_thread(word_: str) -> Value:

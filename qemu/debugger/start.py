@@ -24,14 +24,11 @@ class PowerOff(gdb.Breakpoint):
         self.silent = True
 
     def stop(self) -> bool:
-        failed = bool(gdb.parse_and_eval("failure"))
-        if failed:
+        if failed := bool(gdb.parse_and_eval("failure")):
             console.CONSOLE.muted = False
             console.CONSOLE.settle()
-            gdb.write(
-                "\nThe kernel has ended by a panic, and its memory is still there: bt, threads, "
-                "trace.\n"
-            )
+            gdb.write("\nThe kernel has ended by a panic, and its memory is still there: bt, "
+                      "threads, trace.\n")
         return failed
 
 
@@ -55,10 +52,9 @@ def main() -> None:
         with console.aside():
             gdb.execute("continue")
     PowerOff()
-    gdb.write(
-        f"{guest.ARCH}, {'in a schedule' if held else 'stopped at the first line of C'}. Ours: "
-        f"callsites [glob], threads, bt-thread PID,\n"
-        f"trace [n], who-patches FUNCTION|ADDR, console [LINE]; `help NAME` says more.\n{held}")
+    gdb.write(f"{guest.ARCH}, {'in a schedule' if held else 'stopped at the first line of C'}. "
+              "Ours: callsites [glob], threads, bt-thread PID,\ntrace [n], who-patches "
+              f"FUNCTION|ADDR, console [LINE]; `help NAME` says more.\n{held}")
     if "CALLSITE_MOMENT" in os.environ:
         replay.replay(Path(os.environ["CALLSITE_MOMENT"]))
 

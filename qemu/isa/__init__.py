@@ -6,8 +6,6 @@ in the judge. Registers are numbered as in instructions; the numbers after these
 `names`.
 """
 
-from __future__ import annotations
-
 from qemu.isa.arm64 import Arm64Isa
 from qemu.isa.riscv64 import Riscv64Isa
 

@@ -1,7 +1,5 @@
 """arm64: see qemu/isa/riscv64.py, which says what each of these is."""
 
-from __future__ import annotations
-
 import re
 
 from qemu.isa.common import (ARGUMENT_REGISTERS, LOADS, MASK64, STORES, Change, Forms, Way, Words,
@@ -198,12 +196,10 @@ class Arm64Isa:
         return domain in (2, 3) and right
 
     def releases(self, word: int) -> bool:
-        return (word & 0x3FE08000 in (0x08808000, 0x08008000)
-                or word & 0x3F600C00 == 0x38600000)
+        return (word & 0x3FE08000 in (0x08808000, 0x08008000) or word & 0x3F600C00 == 0x38600000)
 
     def acquires(self, word: int) -> bool:
-        return (word & 0x3FE08000 in (0x08C08000, 0x08408000)
-                or word & 0x3FFFFC00 == 0x38BFC000)
+        return (word & 0x3FE08000 in (0x08C08000, 0x08408000) or word & 0x3FFFFC00 == 0x38BFC000)
 
     def cleans(self, word: int) -> bool:
         """Does it clean a data cache line to the point of unification, or further?"""
@@ -220,8 +216,7 @@ class Arm64Isa:
     def completes(self, word: int) -> bool:
         """Does this dsb wait for cache maintenance on all CPUs? It must be one for loads and
         stores, and of the inner shareable domain or the system."""
-        return (word & 0xFFFFF0FF == 0xD503309F and word >> 8 & 3 == 3
-                and word >> 10 & 3 in (2, 3))
+        return (word & 0xFFFFF0FF == 0xD503309F and word >> 8 & 3 == 3 and word >> 10 & 3 in (2, 3))
 
     # ---- what objdump prints ----
 

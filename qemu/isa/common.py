@@ -1,7 +1,5 @@
 """What both classes of qemu/isa/ use."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 MASK64 = (1 << 64) - 1

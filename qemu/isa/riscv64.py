@@ -1,7 +1,5 @@
 """riscv64: see qemu/isa/__init__.py."""
 
-from __future__ import annotations
-
 import re
 
 from qemu.isa.common import (ARGUMENT_REGISTERS, MASK64, MIB, Change, Forms, Way, Words, flipped,
