@@ -54,42 +54,25 @@ class Profile:
     settings: Mapping[str, str] = field(default_factory=dict)  # of the environment
 
 
-OF_A_BUILD = (
-    "the sandbox cannot be made ({}). Code that you did not write needs another machine, or root; "
-    "if you wrote the code yourself, type:  export SANDBOX=no"
-)
+OF_A_BUILD = ("the sandbox cannot be made ({}). Code that you did not write needs another machine, "
+              "or root; if you wrote the code yourself, type:  export SANDBOX=no")
 PROGRAM = Profile(OF_A_BUILD, alone=True)
-COMPILER = Profile(
-    OF_A_BUILD,
-    mounts=("--size", str(64 << 20), "--tmpfs", "/tmp"),
-    settings={"PATH": "/usr/bin:/bin", "LC_ALL": "C"},
-)
+COMPILER = Profile(OF_A_BUILD, mounts=("--size", str(64 << 20), "--tmpfs", "/tmp"),
+                   settings={"PATH": "/usr/bin:/bin", "LC_ALL": "C"})
 SUBMISSION = Profile(
-    "the walls cannot be built: {}",
-    optional=False,
-    own_user=True,
-    sees=(
-        "/bin",
-        "/sbin",
-        "/lib",
-        "/lib64",
-        "/usr",
-        "/etc/alternatives",
-        "/etc/ld.so.cache",
-        "/etc/debian_version",
-    ),
+    "the walls cannot be built: {}", optional=False, own_user=True,
+    sees=("/bin", "/sbin", "/lib", "/lib64", "/usr", "/etc/alternatives", "/etc/ld.so.cache",
+          "/etc/debian_version"),
     mounts=("--proc", "/proc", "--dev", "/dev", "--size", str(256 << 20), "--tmpfs", "/tmp"),
-    settings={"PATH": "/usr/bin:/bin", "LC_ALL": "C.UTF-8", "HOME": "/tmp"},
-)
+    settings={"PATH": "/usr/bin:/bin", "LC_ALL": "C.UTF-8", "HOME": "/tmp"})
 
 
 @dataclass(frozen=True)
 class Limits:
     seconds: int  # of the clock, for all
     file: int  # bytes of each file that is written, and of the output
-    memory: int = (
-        6 << 30
-    )  # bytes of addresses, for each process; QEMU's translated code takes most of it
+    # bytes of addresses, for each process; QEMU's translated code takes most of it
+    memory: int = 6 << 30
     processor: int | None = None  # seconds of a processor, for each process
     processes: int | None = None
     together: int | None = None  # bytes of memory, for all processes
@@ -104,16 +87,9 @@ class Ended:
     memory: int = 0  # bytes that its processes had at most, as far as was seen
 
 
-def run(
-    command: list[str],
-    sees: Iterable[AnyPath],
-    limits: Limits,
-    profile: Profile,
-    *,
-    writes: Iterable[AnyPath] = (),
-    at: AnyPath = "/",
-    settings: Mapping[str, str] | None = None,
-) -> Ended:
+def run(command: list[str], sees: Iterable[AnyPath], limits: Limits, profile: Profile, *,
+        writes: Iterable[AnyPath] = (), at: AnyPath = "/",
+        settings: Mapping[str, str] | None = None) -> Ended:
     """
     Run a command in a sandbox, in the folder @at, and wait until all that it started has ended.
 
@@ -124,36 +100,29 @@ def run(
     Raises NoWalls if the sandbox cannot be made, or a process does not end.
     """
     walled = not profile.optional or os.environ.get("SANDBOX") != "no"
-    if (
-        limits.processes is not None
-    ):  # in the sandbox: outside of it others of the same user count, too
+    # in the sandbox: outside of it others of the same user count, too
+    if limits.processes is not None:
         command = ["prlimit", f"--nproc={limits.processes}", *command]
     with memory() as output, memory() as errors, memory() as seccomp, memory() as state:
         words = ["setpriv", "--pdeathsig", "KILL", *command]
         if walled:
-            within = _within(
-                profile, sees, writes, os.fspath(at), {**profile.settings, **(settings or {})}
-            )
+            within = _within(profile, sees, writes, os.fspath(at),
+                             {**profile.settings, **(settings or {})})
             if profile.alone:
                 write_filter(seccomp)
                 within += ["--seccomp", str(seccomp.fileno())]
             words = [*within, "--json-status-fd", str(state.fileno()), "--", *command]
-        process = subprocess.Popen(
-            [*_limited(limits), *words],
-            stdin=subprocess.DEVNULL,
-            stdout=output,
-            stderr=errors,
-            pass_fds=[seccomp.fileno(), state.fileno()],
-        )
+        process = subprocess.Popen([*_limited(limits), *words], stdin=subprocess.DEVNULL,
+                                   stdout=output, stderr=errors,
+                                   pass_fds=[seccomp.fileno(), state.fileno()])
         try:
             status, over, most = _await(process, limits)
         finally:  # a signal, too, ends it
             _end(process, state if walled else None)
         for file in (state, output, errors):
             file.seek(0)
-        began = (
-            b"exit-code" in state.read()
-        )  # bubblewrap reports the program's end; without that the message is its own
+        # bubblewrap reports the program's end; without that the message is its own
+        began = b"exit-code" in state.read()
         ended = Ended(status, output.read(limits.file), errors.read(limits.file), over, most)
     if walled and status and not began:
         raise NoWalls(profile.cannot.format(printable(ended.errors[:500]).strip()))
@@ -171,29 +140,15 @@ def _limited(limits: Limits) -> list[str]:
     return ["prlimit", f"--fsize={limits.file}", "--core=0", f"--as={limits.memory}", *processor]
 
 
-def _within(
-    profile: Profile,
-    sees: Iterable[AnyPath],
-    writes: Iterable[AnyPath],
-    at: str,
-    settings: Mapping[str, str],
-) -> list[str]:
+def _within(profile: Profile, sees: Iterable[AnyPath], writes: Iterable[AnyPath], at: str,
+            settings: Mapping[str, str]) -> list[str]:
     """The words before a command that run it in the sandbox."""
     if not shutil.which("bwrap"):
         raise NoWalls("bwrap is not installed: type make setup")
     words = [
-        "bwrap",
-        "--unshare-ipc",
-        "--unshare-pid",
-        "--unshare-net",
-        "--unshare-uts",
-        "--unshare-cgroup-try",
-        "--die-with-parent",
-        "--new-session",
-        "--clearenv",
-        "--cap-drop",
-        "ALL",
-        *profile.mounts,
+        "bwrap", "--unshare-ipc", "--unshare-pid", "--unshare-net", "--unshare-uts",
+        "--unshare-cgroup-try", "--die-with-parent", "--new-session", "--clearenv",
+        "--cap-drop", "ALL", *profile.mounts
     ]
     if profile.own_user:
         words += ["--unshare-user", "--uid", str(NOBODY), "--gid", str(NOBODY)]
@@ -217,16 +172,8 @@ def _rooted() -> list[str]:
     with open("/proc/self/mountinfo") as mounts:
         if os.geteuid() or any(line.split()[4] == "/" for line in mounts):
             return []
-    return [
-        "unshare",
-        "--mount",
-        "--propagation",
-        "unchanged",
-        "sh",
-        "-c",
-        'mount --rbind / /mnt && mount --make-rprivate /mnt && exec chroot /mnt "$@"',
-        "sh",
-    ]
+    script = 'mount --rbind / /mnt && mount --make-rprivate /mnt && exec chroot /mnt "$@"'
+    return ["unshare", "--mount", "--propagation", "unchanged", "sh", "-c", script, "sh"]
 
 
 def write_filter(file: IO[bytes]) -> None:
@@ -271,20 +218,12 @@ def _memory(process: int) -> int:
     """
     at = Path(f"/proc/{process}")
     try:
-        own = sum(
-            int(kib) << 10
-            for kib in re.findall(
-                r"^Rss(?:Anon|Shmem):\s+(\d+) kB", (at / "status").read_text(), re.M
-            )
-        )
-        children = [
-            int(child)
-            for task in (at / "task").iterdir()
-            for child in (task / "children").read_text().split()
-        ]
+        kept = re.findall(r"^Rss(?:Anon|Shmem):\s+(\d+) kB", (at / "status").read_text(), re.M)
+        children = [child for task in (at / "task").iterdir()
+                    for child in (task / "children").read_text().split()]
     except OSError:
         return 0  # it has just ended
-    return own + sum(map(_memory, children))
+    return sum(int(kib) << 10 for kib in kept) + sum(_memory(int(child)) for child in children)
 
 
 def _end(process: subprocess.Popen[bytes], state: IO[bytes] | None) -> None:
@@ -325,6 +264,5 @@ def _first(process: subprocess.Popen[bytes], state: IO[bytes]) -> int:
 
 
 def printable(data: bytes) -> str:
-    return "".join(
-        c if c in "\n\t" or c.isprintable() else "?" for c in data.decode(errors="replace")
-    )
+    return "".join(c if c in "\n\t" or c.isprintable() else "?"
+                   for c in data.decode(errors="replace"))
