@@ -82,18 +82,13 @@ def run(tool: str, kernel: str, size: int) -> str:
 def ending(status: int | None, size: int) -> str:
     """Why there is no output to read. bubblewrap reports a signal as shells do, 128 and its number.
     """
-    if status is None:
-        status = 128 + signal.SIGXCPU
-    known = {
-        128 + signal.SIGXCPU: f"it does not end: it was stopped after {SECONDS} seconds",
-        128 + signal.SIGKILL: f"it does not end: it was stopped after {SECONDS} seconds",
-        128 + signal.SIGXFSZ: f"it prints more than a table of this kernel can be: it was stopped "
-                              f"at {size} bytes",
-        128 + signal.SIGSYS: "it asked for another process or a connection and was stopped: it is "
-                             "to read its kernel and print a table"
-    }
-    if status in known:
-        return known[status]
+    if status in (None, 128 + signal.SIGXCPU, 128 + signal.SIGKILL):
+        return f"it does not end: it was stopped after {SECONDS} seconds"
+    if status == 128 + signal.SIGXFSZ:
+        return f"it prints more than a table of this kernel can be: it was stopped at {size} bytes"
+    if status == 128 + signal.SIGSYS:
+        return ("it asked for another process or a connection and was stopped: it is to read its "
+                "kernel and print a table")
     if status - 128 in set(signal.Signals):
         return f"it ended with {signal.Signals(status - 128).name}"
     return f"it ended with status {status}"
@@ -114,50 +109,34 @@ REGIONS = ["\t.section .rodata", "\t.balign 4", "\t.globl ftrace_regions", "ftra
 REGION = re.compile(rf"\t\.long {NUMBER}, {NUMBER}")
 
 
-class Lines:
-    """The tool's output, read from the first line on; a line that does not belong to the table
-    there is refused."""
+FORMS = ((RECORDS, RECORD), (COUNT, COUNTED), (REGIONS, REGION))
 
-    def __init__(self, text: str) -> None:
-        self.lines = text.split("\n")
-        self.at = 0
 
-    def refuse(self) -> None:
-        raise Refused(f"line {self.at + 1} of its output belongs to no table of call sites: " +
-                      (repr(printable(self.lines[self.at].encode())[:80]
-                            ) if self.at < len(self.lines) - 1 else "the end"))
-
-    def title(self, lines: list[str]) -> None:
-        for line in lines:
-            if self.at >= len(self.lines) or self.lines[self.at] != line:
-                self.refuse()
-            self.at += 1
-
-    def numbers(self, form: re.Pattern[str]) -> list[tuple[int, ...]]:
-        found = []
-        while self.at < len(self.lines) and (match := form.fullmatch(self.lines[self.at])):
-            found.append(tuple(int(n, 0) for n in match.groups()))
-            self.at += 1
-        return found
-
-    def end(self) -> None:
-        if self.lines[self.at:] != [""]:
-            self.refuse()
+def foreign(lines: list[str], at: int) -> Refused:
+    line = repr(printable(lines[at].encode())[:80]) if at < len(lines) - 1 else "the end"
+    return Refused(f"line {at + 1} of its output belongs to no table of call sites: {line}")
 
 
 def parse(text: str) -> tuple[Table, int]:
-    """The table, and the number of records that the output gives."""
-    lines = Lines(text)
-    lines.title(RECORDS)
-    records = [(word & 0xFFFFFFFF, word >> 32) for (word,) in lines.numbers(RECORD)]
-    lines.title(COUNT)
-    counted = lines.numbers(COUNTED)
-    if len(counted) != 1:
-        lines.refuse()
-    lines.title(REGIONS)
-    regions = [(first, stubs) for first, stubs in lines.numbers(REGION)]
-    lines.end()
-    return Table(records, regions), counted[0][0]
+    """The table, and the number of records that the output gives. A line that does not belong to
+    the table there is refused."""
+    lines, at = text.split("\n"), 0
+    found: list[list[tuple[int, ...]]] = []
+    for title, form in FORMS:
+        for line in title:
+            if lines[at:at + 1] != [line]:
+                raise foreign(lines, at)
+            at += 1
+        found.append([])
+        while at < len(lines) and (match := form.fullmatch(lines[at])):
+            found[-1].append(tuple(int(n, 0) for n in match.groups()))
+            at += 1
+        if form is COUNTED and len(found[-1]) != 1:
+            raise foreign(lines, at)
+    if lines[at:] != [""]:
+        raise foreign(lines, at)
+    records = [(word & 0xFFFFFFFF, word >> 32) for (word,) in found[0]]
+    return Table(records, [(first, stubs) for first, stubs in found[2]]), found[1][0][0]
 
 
 def check(table: Table, counted: int, kernel: Offsets) -> None:

@@ -14,11 +14,10 @@ differ, GCC's is right (a packed structure, for example, cannot be recognised in
 The arguments of a clone that the compiler made ("name.isra.0") are not those of the
 source: there only the location counts. What is not known has the place "?".
 """
-import contextlib
 import gc
 import io
 import sys
-from itertools import pairwise
+from itertools import accumulate, pairwise
 from pathlib import Path
 from typing import NamedTuple
 
@@ -252,27 +251,22 @@ def with_parameters(names: dict[int, str], path: str, end: int) -> dict[int, str
     return text
 
 
-def emit(base: int, end: int, names: dict[int, str]) -> None:
+def words(label: str, values: list[int]) -> list[str]:
+    return [f"{label}:", *(f"\t.4byte {value}" for value in values)]
+
+
+def assembly(base: int, end: int, names: dict[int, str]) -> str:
     addresses = sorted(names)
-    text, starts = "", []
-    for address in addresses:
-        starts.append(len(text))
-        text += names[address] + "\0"
-    print('\t.section .ksyms, "a"\n\t.balign 4')
-    print("\t.globl ksym_count, ksym_offsets, ksym_names, ksym_text")
-    print(f"ksym_count:\n\t.4byte {len(addresses)}")
-    words("ksym_offsets", [a - base for a in addresses] + [end - base])
-    words("ksym_names", starts)
-    print("ksym_text:")
-    for address in addresses:
-        print('\t.asciz "' + names[address].replace("\0", "\\000") + '"')
-    print("\t.balign 8")
-
-
-def words(label: str, values: list[int]) -> None:
-    print(f"{label}:")
-    for value in values:
-        print(f"\t.4byte {value}")
+    ends = list(accumulate(len(names[address]) + 1 for address in addresses))
+    return "\n".join([
+        '\t.section .ksyms, "a"', "\t.balign 4",
+        "\t.globl ksym_count, ksym_offsets, ksym_names, ksym_text",
+        *words("ksym_count", [len(addresses)]),
+        *words("ksym_offsets", [a - base for a in addresses] + [end - base]),
+        *words("ksym_names", [0, *ends][:len(addresses)]), "ksym_text:",
+        *('\t.asciz "' + names[address].replace("\0", "\\000") + '"' for address in addresses),
+        "\t.balign 8", ""
+    ])
 
 
 def main() -> int:
@@ -282,9 +276,7 @@ def main() -> int:
         base, end, names = symbols(Elf(sys.argv[1]))
         if "--args" in sys.argv:
             names = with_parameters(names, sys.argv[1], end)
-    with contextlib.redirect_stdout(io.StringIO()) as text:
-        emit(base, end, names)
-    return put(text.getvalue())
+    return put(assembly(base, end, names))
 
 
 if __name__ == "__main__":

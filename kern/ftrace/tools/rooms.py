@@ -38,10 +38,8 @@ class Rooms:
     outside: set[Path] = field(init=False)
 
     def __post_init__(self) -> None:
-        self.place = {
-            file: place
-            for place, patterns in enumerate(self.patterns) for file in self.matching(patterns)
-        }
+        self.place = {file: place for place, patterns in enumerate(self.patterns)
+                      for file in self.matching(patterns)}
         self.outside = set(self.matching(self.none))
 
     def matching(self, patterns: Iterable[str]) -> Iterator[Path]:
@@ -56,13 +54,10 @@ def read(root: Path) -> Rooms:
     """What make makes of kern/rooms.mk."""
     show = ("$(foreach r,$(rooms),$(info room $r $(call room_files,$r)))$(info none "
             "$(room_none))$(info circle $(room_circle))")
-    done = subprocess.run([
-        "make", "-s", "-f", "kern/ftrace/stages.mk", "-f", "kern/rooms.mk",
-        f"--eval=show: ; @:{show}", "show"
-    ], cwd=root, check=True, capture_output=True, text=True, env={
-        name: value
-        for name, value in os.environ.items() if not name.startswith("MAKE")
-    })
+    command = ["make", "-s", "-f", "kern/ftrace/stages.mk", "-f", "kern/rooms.mk",
+               f"--eval=show: ; @:{show}", "show"]
+    env = {name: value for name, value in os.environ.items() if not name.startswith("MAKE")}
+    done = subprocess.run(command, cwd=root, check=True, capture_output=True, text=True, env=env)
     lines = [line.split() for line in done.stdout.splitlines()]
     rooms = [words[1:] for words in lines if words[0] == "room"]
     none, circle = (next(words[1:] for words in lines if words[0] == key)
@@ -140,11 +135,8 @@ def large(rooms: Rooms, graph: dict[Path, dict[Path, list[str]]]) -> list[frozen
 def includes(rooms: Rooms) -> list[str]:
     """A line for each include of a header of a later room."""
     headers = [file for file in rooms.place if file.suffix == ".h"]
-    home = {file.name: file
-            for file in headers} | {
-                str(file.relative_to("kern")): file
-                for file in headers if file.parts[0] == "kern"
-            }
+    home = {file.name: file for file in headers}
+    home |= {str(file.relative_to("kern")): file for file in headers if file.parts[0] == "kern"}
     found = []
     for source, place in rooms.place.items():
         for name in re.findall(r'^#include "([^"]+)"', (rooms.root / source).read_text(), re.M):
@@ -170,11 +162,8 @@ def wrong(rooms: Rooms, kernels: Iterable[Path]) -> list[str]:
 
 def cut(rooms: Rooms, kernels: Iterable[Path]) -> list[str]:
     """A line for each file of room_circle that is in no large circle any more."""
-    left = {
-        file
-        for kernel in kernels for circle in large(rooms, uses(rooms.root, kernel))
-        for file in circle
-    }
+    left = {file for kernel in kernels for circle in large(rooms, uses(rooms.root, kernel))
+            for file in circle}
     return [
         f"{file} is in no large circle: take it out of room_circle"
         for file in rooms.matching(rooms.circle) if file.suffix != ".h" and file not in left
