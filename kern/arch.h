@@ -44,10 +44,10 @@
  *   struct context: callee-saved registers, fp, sp and pc of a thread that is
  *   not running, saved by __switch_to().
  *   struct trap_frame: every general register and the exception state, on the
- *   interrupted stack. regs_pc/regs_sp/regs_fp/regs_link/regs_fault_address(frame);
+ *   interrupted stack: pc, and x[] by the registers' numbers, of which REG_LINK,
+ *   REG_SP and REG_FP have names. regs_fault_address(frame);
  *   regs_irqs_on(frame): were interrupts on?
- *   regs_complete(frame): save there what entry.S did not, before another exception can be taken;
- *   regs_call(frame, fn).
+ *   regs_complete(frame): save there what entry.S did not, before another exception can be taken.
  *
  *   ARCH_NAME "riscv64" | "arm64".
  */

@@ -46,6 +46,7 @@ typedef long ssize_t;
 #define barrier() __asm__ volatile("" ::: "memory")
 
 #define __noinline __attribute__((noinline))
+#define always_inline_ static inline __attribute__((always_inline))
 #define __noreturn __attribute__((noreturn))
 #define __aligned(n) __attribute__((aligned(n)))
 #define __used __attribute__((used))
@@ -67,6 +68,21 @@ typedef long ssize_t;
 #define __irq_entry __attribute__((section(".text.irqentry")))
 #else
 #define __irq_entry
+#endif
+
+/*
+ * Which parts this kernel has. The compiler removes a call that is made only `if (HAS_MODULES)`, so a
+ * kernel without modules is linked without the function.
+ */
+#ifdef CONFIG_MODULES
+#define HAS_MODULES true
+#else
+#define HAS_MODULES false
+#endif
+#ifdef CONFIG_KPROBES
+#define HAS_PROBES true
+#else
+#define HAS_PROBES false
 #endif
 
 /*

@@ -425,7 +425,7 @@ static notrace bool say_interrupted(struct kprobe *p, struct kprobe_regs *regs)
 	while (!u.regs && unwind_next(&u))
 		;
 	if (u.regs)
-		probe_said(SAID_TRAP, regs_pc(u.regs), u.pc);
+		probe_said(SAID_TRAP, u.regs->pc, u.pc);
 	return false;
 }
 
@@ -434,7 +434,7 @@ static notrace bool say_fault(struct trap_frame *regs, unsigned long address)
 {
 	if (!telling || address != 8)
 		return false;
-	probe_said(SAID_TRAP, regs_pc(regs), unwind_true_pc(regs));
+	probe_said(SAID_TRAP, regs->pc, unwind_true_pc(regs));
 	probe_inner(1);
 	regs->x[PROBE_ARG0] = (unsigned long)&trapped_word;
 	return true;

@@ -2,12 +2,13 @@
 #ifndef BASE_LIST_H
 #define BASE_LIST_H
 
+#include "types.h"
+
 struct list_node {
 	struct list_node *next, **link; /* link: the pointer that points to this entry */
 };
 
-static inline __attribute__((always_inline)) void list_add(struct list_node **list,
-							   struct list_node *n)
+always_inline_ void list_add(struct list_node **list, struct list_node *n)
 {
 	n->next = *list;
 	n->link = list;
@@ -16,7 +17,7 @@ static inline __attribute__((always_inline)) void list_add(struct list_node **li
 	*list = n;
 }
 
-static inline __attribute__((always_inline)) void list_remove(struct list_node *n)
+always_inline_ void list_remove(struct list_node *n)
 {
 	*n->link = n->next;
 	if (n->next)

@@ -242,7 +242,7 @@ static void __schedule(bool preempted)
 }
 
 /* Inlined, so that stack traces show only schedule() or yield() above the caller. */
-static inline __attribute__((always_inline)) void leave_cpu(bool preempted)
+always_inline_ void leave_cpu(bool preempted)
 {
 	unsigned long flags = irq_save();
 
@@ -310,13 +310,14 @@ static void retry_soon(struct cpu *cpu)
  */
 static notrace bool end_program(struct trap_frame *regs)
 {
-	bool own = regs_pc(regs) >= (unsigned long)_apps && regs_pc(regs) < (unsigned long)_etext;
+	bool own = regs->pc >= (unsigned long)_apps && regs->pc < (unsigned long)_etext;
 	bool first = !current->end_is_due;
 
 	current->end_is_due = true;
 	if (first || !own || current->mutexes || current->ctx >= CTX_PREEMPT)
 		return false;
-	regs_call(regs, current->end);
+	regs->x[REG_LINK] = regs->pc; /* as if it had called end() */
+	regs->pc = (unsigned long)current->end;
 	return true;
 }
 
@@ -325,7 +326,7 @@ notrace void irq_exit(struct trap_frame *regs)
 	struct cpu *cpu = this_cpu();
 	bool due = READ_ONCE(cpu->resched); /* once: another CPU may set it at any moment */
 	bool ends = unlikely(interrupted()) && current->end;
-	bool traces = (due || ends) && (cpu->recursion || in_tracer(regs_pc(regs)));
+	bool traces = (due || ends) && (cpu->recursion || in_tracer(regs->pc));
 	bool deferred = due && traces;
 
 	if (deferred || (ends && (traces || !end_program(regs))))

@@ -62,7 +62,7 @@ notrace void trap_interrupt(struct trap_frame *regs)
 static notrace bool fix_up(struct trap_frame *regs)
 {
 	TABLE_FOR_EACH(const struct fixup, fixup, f)
-		if (f->pc == regs_pc(regs)) {
+		if (f->pc == regs->pc) {
 			regs->pc = f->to;
 			return true;
 		}
@@ -96,6 +96,6 @@ notrace void trap_overflow(struct trap_frame *regs)
 	regs_complete(regs);
 	panic_regs(regs,
 		   "the stack of thread %d (%s) overflowed: sp is 0x%lx, the stack 0x%lx-0x%lx",
-		   current->pid, current->comm, regs_sp(regs), (unsigned long)current->stack,
+		   current->pid, current->comm, regs->x[REG_SP], (unsigned long)current->stack,
 		   (unsigned long)current->stack + THREAD_SIZE);
 }

@@ -20,7 +20,7 @@ __noinline notrace unsigned long unwind_true_caller(struct thread *t, unsigned l
 
 __noinline notrace unsigned long unwind_true_pc(const struct trap_frame *regs)
 {
-	return break_hook ? break_hook->pc(regs_pc(regs)) : regs_pc(regs);
+	return break_hook ? break_hook->pc(regs->pc) : regs->pc;
 }
 
 /* From the trap vector to the interrupted function, by the trap frame. */
@@ -32,8 +32,8 @@ static notrace bool step_to_interrupted(struct unwind *u)
 		return false;
 	u->regs = (struct trap_frame *)frame;
 	u->pc = unwind_true_pc(u->regs);
-	u->fp = regs_fp(u->regs);
-	u->sp = regs_sp(u->regs);
+	u->fp = u->regs->x[REG_FP];
+	u->sp = u->regs->x[REG_SP];
 	return in_text(u->pc);
 }
 
@@ -77,7 +77,7 @@ __noinline notrace void unwind_start_here(struct unwind *u)
 
 notrace void unwind_start_regs(struct unwind *u, struct trap_frame *regs)
 {
-	unwind_start_at(u, current, unwind_true_pc(regs), regs_fp(regs), regs_sp(regs));
+	unwind_start_at(u, current, unwind_true_pc(regs), regs->x[REG_FP], regs->x[REG_SP]);
 	u->regs = regs;
 }
 

@@ -62,7 +62,7 @@ def from_trap_frame(frame: Frame) -> Registers:
     regs = pointer(frame.sp, "struct trap_frame").dereference()
     found = {name: as_int(regs["x"][n]) for n, name in enumerate(GENERAL) if name != "zero"}
     if "sp" not in GENERAL:
-        found["sp"] = as_int(regs["sp"])
+        found["sp"] = as_int(regs["x"][len(GENERAL)])  # register 31
     # gdb takes every outer pc for a return address, and looks up the byte before it. This pc is
     # exact, so it is raised by 1.
     return found | {"pc": as_int(regs["pc"]) + 1}

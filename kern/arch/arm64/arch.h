@@ -63,8 +63,6 @@
 #define isb() __asm__ volatile("isb" : : : "memory")
 #define dsb(domain) __asm__ volatile("dsb " #domain : : : "memory")
 
-#define always_inline_ static inline __attribute__((always_inline))
-
 always_inline_ void irq_enable(void)
 {
 	__asm__ volatile("msr daifclr, #2" : : : "memory");
@@ -217,33 +215,18 @@ struct context {
 /* fp - FRAME_RECORD is the frame's record, fp - TRAP_RECORD the trap frame. */
 #define FRAME_RECORD 0
 #define TRAP_RECORD offsetof(struct trap_frame, record_fp)
+enum { REG_FP = 29, REG_LINK = 30, REG_SP = 31 };
 
 /*
  * An interrupted context. The last two words are a frame record, so that a
  * walk along the frame pointers continues through it: x29 points at the record.
  */
 struct trap_frame {
-	unsigned long x[31];
-	unsigned long sp, pc, pstate;
+	unsigned long x[32]; /* x[31] is sp, as it is in most instructions */
+	unsigned long pc, pstate;
 	unsigned long esr, far; /* set by an exception, not by an interrupt */
 	unsigned long record_fp, record_pc;
 };
-always_inline_ unsigned long regs_pc(const struct trap_frame *regs)
-{
-	return regs->pc;
-}
-always_inline_ unsigned long regs_link(const struct trap_frame *regs)
-{
-	return regs->x[30];
-}
-always_inline_ unsigned long regs_sp(const struct trap_frame *regs)
-{
-	return regs->sp;
-}
-always_inline_ unsigned long regs_fp(const struct trap_frame *regs)
-{
-	return regs->x[29];
-}
 always_inline_ unsigned long regs_fault_address(const struct trap_frame *regs)
 {
 	return regs->far;
@@ -256,12 +239,6 @@ always_inline_ void regs_complete(struct trap_frame *regs)
 {
 	regs->esr = sysreg_read(esr_el1);
 	regs->far = sysreg_read(far_el1);
-}
-/* The interrupted context goes on at @fn, as if it had called it. */
-always_inline_ void regs_call(struct trap_frame *regs, void (*fn)(void))
-{
-	regs->x[30] = regs->pc;
-	regs->pc = (unsigned long)fn;
 }
 
 /* Shared by this architecture's files only. */

@@ -85,7 +85,7 @@ notrace void arch_show_regs(const struct trap_frame *regs)
 		printk(" x%-2d %016lx x%-2d %016lx x%-2d %016lx x%-2d %016lx\n", i, regs->x[i],
 		       i + 1, regs->x[i + 1], i + 2, regs->x[i + 2], i + 3, regs->x[i + 3]);
 	printk(" x28 %016lx  fp %016lx  lr %016lx  sp %016lx\n", regs->x[28], regs->x[29],
-	       regs->x[30], regs->sp);
+	       regs->x[30], regs->x[31]);
 }
 
 void arch_init_cpu(void)

@@ -133,7 +133,7 @@ notrace bool unwind_record(struct unwind *u)
 notrace bool unwind_from_regs(struct unwind *u)
 {
 	struct trap_frame *regs = u->regs;
-	unsigned long link = regs_link(regs), x9 = regs->x[9];
+	unsigned long link = regs->x[REG_LINK], x9 = regs->x[9];
 	const char *name;
 	struct frame_state s = unwind_state(unwind_true_pc(regs), &name);
 	bool entry = unwind_in_tracer_entry(name) &&

@@ -49,8 +49,6 @@
 #define csr_set(csr, v) __asm__ volatile("csrs " #csr ", %0" : : "rK"(v) : "memory")
 #define csr_clear(csr, v) __asm__ volatile("csrc " #csr ", %0" : : "rK"(v) : "memory")
 
-#define always_inline_ static inline __attribute__((always_inline))
-
 always_inline_ unsigned long irq_save(void)
 {
 	unsigned long flags;
@@ -181,6 +179,7 @@ struct context {
 /* fp - FRAME_RECORD is the frame's record, fp - TRAP_RECORD the trap frame. */
 #define FRAME_RECORD 16
 #define TRAP_RECORD sizeof(struct trap_frame)
+enum { REG_LINK = 1, REG_SP = 2, REG_FP = 8 };
 
 /*
  * An interrupted context. The last two words are a frame record, so that a
@@ -192,22 +191,6 @@ struct trap_frame {
 	unsigned long status, cause, tval;
 	unsigned long record_fp, record_pc;
 };
-always_inline_ unsigned long regs_pc(const struct trap_frame *regs)
-{
-	return regs->pc;
-}
-always_inline_ unsigned long regs_link(const struct trap_frame *regs)
-{
-	return regs->x[1];
-}
-always_inline_ unsigned long regs_sp(const struct trap_frame *regs)
-{
-	return regs->x[2];
-}
-always_inline_ unsigned long regs_fp(const struct trap_frame *regs)
-{
-	return regs->x[8];
-}
 always_inline_ unsigned long regs_fault_address(const struct trap_frame *regs)
 {
 	return regs->tval;
@@ -218,12 +201,6 @@ always_inline_ bool regs_irqs_on(const struct trap_frame *regs)
 }
 always_inline_ void regs_complete(struct trap_frame *regs)
 {
-}
-/* The interrupted context goes on at @fn, as if it had called it. */
-always_inline_ void regs_call(struct trap_frame *regs, void (*fn)(void))
-{
-	regs->x[1] = regs->pc;
-	regs->pc = (unsigned long)fn;
 }
 
 /* Shared by this architecture's files only. */

@@ -7,52 +7,45 @@
  * function's instructions up to the interrupted one: registers that they stored
  * are read from memory, the others from the trap frame.
  */
+#include "asm-ftrace/insn.h"
 #include "asm-ftrace/regs.h"
 #include "cpu.h"
 #include "unwind.h"
 
-#define OPCODE(i) ((i) & 0x7f)
-#define RD(i) ((i) >> 7 & 31)
-#define FUNCT3(i) ((i) >> 12 & 7)
-#define RS1(i) ((i) >> 15 & 31)
-#define RS2(i) ((i) >> 20 & 31)
-#define IMM_I(i) ((s32)(i) >> 20)
-#define IMM_S(i) (((s32)(i) >> 25) * 32 + (s32)RD(i))
+#define IMM_S(i) (((s32)(i) >> 25) * 32 + (s32)INSN_RD(i))
 #define JAL_T0 0x2ef /* opcode and rd */
 enum { RA = 1, SP = 2, T0 = 5, S0 = 8 };
-enum { LOAD = 0x03, OP_IMM = 0x13, STORE = 0x23, BRANCH = 0x63, JALR = 0x67, JAL = 0x6f };
 
 static notrace enum flow flow_of(u32 i, long *to)
 {
-	if (OPCODE(i) == BRANCH) {
-		*to = -(long)(i >> 31) * 0x1000 + ((i & 0x80) << 4) + (i >> 20 & 0x7e0) +
-		      (i >> 7 & 0x1e);
+	if (INSN_OPCODE(i) == OP_BRANCH) {
+		*to = insn_branch_offset(i);
 		return FLOW_BRANCH;
 	}
-	if (OPCODE(i) == JAL && RD(i) == 0) {
-		*to = -(long)(i >> 31) * 0x100000 + (i & 0xff000) + (i >> 9 & 0x800) +
-		      (i >> 20 & 0x7fe);
+	if (INSN_OPCODE(i) == OP_JAL && INSN_RD(i) == 0) {
+		*to = insn_jal_offset(i);
 		return FLOW_JUMP;
 	}
-	if (OPCODE(i) == JALR && RD(i) == 0)
-		return RS1(i) == RA ? FLOW_RETURN : FLOW_AWAY;
+	if (INSN_OPCODE(i) == OP_JALR && INSN_RD(i) == 0)
+		return INSN_RS1(i) == RA ? FLOW_RETURN : FLOW_AWAY;
 	return FLOW_ON;
 }
 
 notrace enum flow unwind_track(struct frame_state *s, u32 i, long *to)
 {
-	unsigned op = OPCODE(i);
+	unsigned op = INSN_OPCODE(i), f = INSN_FUNCT3(i), rd = INSN_RD(i), rs2 = INSN_RS2(i);
+	bool by_sp = INSN_RS1(i) == SP;
 
-	if (RS1(i) == SP && op == STORE && FUNCT3(i) == 3 && (RS2(i) == RA || RS2(i) == S0)) {
-		unwind_moved(s, RS2(i) == S0, IMM_S(i), false);
-	} else if (RS1(i) == SP && op == LOAD && (RD(i) == RA || RD(i) == S0)) {
-		unwind_moved(s, RD(i) == S0, IMM_I(i), true);
-	} else if (RS1(i) == SP && op == OP_IMM && FUNCT3(i) == 0 && RD(i) == SP) {
-		s->depth -= IMM_I(i);
-	} else if (RS1(i) == SP && op == OP_IMM && FUNCT3(i) == 0 && RD(i) == S0) {
+	if (by_sp && op == OP_STORE && f == 3 && (rs2 == RA || rs2 == S0)) {
+		unwind_moved(s, rs2 == S0, IMM_S(i), false);
+	} else if (by_sp && op == OP_LOAD && (rd == RA || rd == S0)) {
+		unwind_moved(s, rd == S0, INSN_IMM_I(i), true);
+	} else if (by_sp && op == OP_IMM && f == 0 && rd == SP) {
+		s->depth -= INSN_IMM_I(i);
+	} else if (by_sp && op == OP_IMM && f == 0 && rd == S0) {
 		s->fp_set = true;
-		s->fp_from_sp = IMM_I(i);
-		s->fp_is = IMM_I(i) - s->depth;
+		s->fp_from_sp = INSN_IMM_I(i);
+		s->fp_is = INSN_IMM_I(i) - s->depth;
 	}
 	return flow_of(i, to);
 }
@@ -95,5 +88,5 @@ notrace bool unwind_from_regs(struct unwind *u)
 	u->regs = NULL;
 	if (s.fp_set && s.ra_stored)
 		return unwind_record(u);
-	return unwind_by_code(u, &s, regs_link(regs));
+	return unwind_by_code(u, &s, regs->x[REG_LINK]);
 }

@@ -30,7 +30,7 @@
  */
 static inline unsigned long *trap_frame_reg(struct trap_frame *regs, unsigned n)
 {
-	return n < 31 ? &regs->x[n] : n == 31 ? &regs->sp : NULL;
+	return n < 32 ? &regs->x[n] : NULL;
 }
 static inline unsigned long *ftrace_regs_reg(struct ftrace_regs *regs, unsigned n)
 {

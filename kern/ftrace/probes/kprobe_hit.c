@@ -71,7 +71,7 @@ static bool kprobe_break(struct trap_frame *trap, u64 context)
 #if LAB_START == 8
 	return false;
 #else
-	struct kprobe_regs regs = {NULL, trap, regs_pc(trap), probe_irq_flags(trap)};
+	struct kprobe_regs regs = {NULL, trap, trap->pc, probe_irq_flags(trap)};
 	bool missed = this_cpu()->recursion & context;
 	const struct probe_point *pt;
 

@@ -60,8 +60,7 @@ static inline struct probe_point *slot_point(unsigned long pc)
 }
 
 /* Call the handlers before the instruction, of all enabled probes. Return: pc was changed. */
-static inline __attribute__((always_inline)) bool run_pre(const struct probe_point *pt,
-							  struct kprobe_regs *regs)
+always_inline_ bool run_pre(const struct probe_point *pt, struct kprobe_regs *regs)
 {
 	bool moved = false;
 
@@ -72,8 +71,7 @@ static inline __attribute__((always_inline)) bool run_pre(const struct probe_poi
 }
 
 /* Call the handlers after the instruction. */
-static inline __attribute__((always_inline)) void run_post(const struct probe_point *pt,
-							   struct kprobe_regs *regs)
+always_inline_ void run_post(const struct probe_point *pt, struct kprobe_regs *regs)
 {
 	for (struct kprobe *p = READ_ONCE(pt->probes); p; p = READ_ONCE(p->next))
 		if (p->post_handler && !(READ_ONCE(p->flags) & KPROBE_FLAG_DISABLED))

@@ -11,28 +11,7 @@
 #define PROBE_STOPS_CPUS 0 /* one aligned store: old or new (Ziccif) */
 #define PROBE_ARG0	 10 /* a0 is x10 */
 
-#define OPCODE(insn) ((insn) & 0x7f)
-#define FUNCT3(insn) ((insn) >> 12 & 7)
-#define RD(insn)     ((insn) >> 7 & 31)
-#define RS1(insn)    ((insn) >> 15 & 31)
-#define RS2(insn)    ((insn) >> 20 & 31)
 #define AMO_KIND(insn) ((insn) >> 27)
-enum {
-	OP_LOAD = 0x03,
-	OP_FENCE = 0x0f,
-	OP_IMM = 0x13,
-	OP_AUIPC = 0x17,
-	OP_IMM_32 = 0x1b,
-	OP_STORE = 0x23,
-	OP_AMO = 0x2f,
-	OP_OP = 0x33,
-	OP_LUI = 0x37,
-	OP_OP_32 = 0x3b,
-	OP_BRANCH = 0x63,
-	OP_JALR = 0x67,
-	OP_JAL = 0x6f,
-	OP_SYSTEM = 0x73
-};
 enum { AMO_LR = 2, AMO_SC = 3 };
 
 /*
@@ -43,7 +22,7 @@ static inline enum probe_how probe_classify_csr(u32 insn)
 {
 	u32 csr = insn >> 20;
 
-	if (!(FUNCT3(insn) & 3))
+	if (!(INSN_FUNCT3(insn) & 3))
 		return PROBE_REFUSED_SYSTEM; /* ecall, ebreak, sret, wfi, sfence.vma */
 	if (csr == 0x100 || csr == 0x104 || csr == 0x144 || csr - 0xc00 < 3)
 		return PROBE_SLOT;
@@ -52,7 +31,7 @@ static inline enum probe_how probe_classify_csr(u32 insn)
 
 static inline enum probe_how probe_classify_amo(u32 insn)
 {
-	if (FUNCT3(insn) != 2 && FUNCT3(insn) != 3)
+	if (INSN_FUNCT3(insn) != 2 && INSN_FUNCT3(insn) != 3)
 		return PROBE_REFUSED_UNKNOWN;
 	return AMO_KIND(insn) == AMO_LR || AMO_KIND(insn) == AMO_SC ? PROBE_REFUSED_EXCLUSIVE
 								    : PROBE_SLOT;
@@ -64,14 +43,14 @@ static inline enum probe_how probe_classify_amo(u32 insn)
  */
 static inline enum probe_how probe_classify_emulated(u32 insn)
 {
-	return RD(insn) == 2 || RD(insn) == 4 ? PROBE_REFUSED_SYSTEM : PROBE_EMULATED;
+	return INSN_RD(insn) == 2 || INSN_RD(insn) == 4 ? PROBE_REFUSED_SYSTEM : PROBE_EMULATED;
 }
 
 static inline enum probe_how probe_classify(u32 insn)
 {
-	u32 f = FUNCT3(insn);
+	u32 f = INSN_FUNCT3(insn);
 
-	switch (OPCODE(insn)) {
+	switch (INSN_OPCODE(insn)) {
 	case OP_IMM:
 	case OP_IMM_32:
 	case OP_OP:
@@ -101,7 +80,7 @@ static inline enum probe_how probe_classify(u32 insn)
 
 static inline int probe_exclusive(u32 insn)
 {
-	if (OPCODE(insn) != OP_AMO)
+	if (INSN_OPCODE(insn) != OP_AMO)
 		return 0;
 	return AMO_KIND(insn) == AMO_LR ? 1 : AMO_KIND(insn) == AMO_SC ? -1 : 0;
 }
@@ -109,7 +88,7 @@ static inline int probe_exclusive(u32 insn)
 /* blt is 4, bltu 6; the lowest bit inverts. */
 static inline bool probe_branches(u32 insn, unsigned long a, unsigned long b)
 {
-	u32 f = FUNCT3(insn);
+	u32 f = INSN_FUNCT3(insn);
 	bool holds = f < 2 ? a == b : f < 6 ? (long)a < (long)b : a < b;
 
 	return holds != (f & 1);
@@ -118,29 +97,25 @@ static inline bool probe_branches(u32 insn, unsigned long a, unsigned long b)
 static inline unsigned long probe_emulate(u32 insn, unsigned long pc, unsigned long *x,
 					  unsigned long flags)
 {
-	unsigned long a = RS1(insn) ? x[RS1(insn)] : 0, b = RS2(insn) ? x[RS2(insn)] : 0;
+	unsigned rs1 = INSN_RS1(insn), rs2 = INSN_RS2(insn);
+	unsigned long a = rs1 ? x[rs1] : 0, b = rs2 ? x[rs2] : 0;
 	unsigned long after = pc + 4, next = after, value = after;
-	long sign = -(long)(insn >> 31);
 
-	switch (OPCODE(insn)) {
+	switch (INSN_OPCODE(insn)) {
 	case OP_AUIPC:
 		value = pc + (long)(s32)(insn & ~0xfffu);
 		break;
 	case OP_JAL:
-		next = pc + (sign * 0x100000 | (insn & 0xff000) | (insn >> 9 & 0x800) |
-			     (insn >> 20 & 0x7fe));
+		next = pc + insn_jal_offset(insn);
 		break;
 	case OP_JALR:
-		next = (a + ((s32)insn >> 20)) & ~1ul;
+		next = (a + INSN_IMM_I(insn)) & ~1ul;
 		break;
 	default: /* a branch has no destination register */
-		if (probe_branches(insn, a, b))
-			next = pc + (sign * 0x1000 | (insn << 4 & 0x800) | (insn >> 20 & 0x7e0) |
-				     (insn >> 7 & 0x1e));
-		return next;
+		return probe_branches(insn, a, b) ? pc + insn_branch_offset(insn) : next;
 	}
-	if (RD(insn))
-		x[RD(insn)] = value;
+	if (INSN_RD(insn))
+		x[INSN_RD(insn)] = value;
 	return next;
 }
 
@@ -159,10 +134,5 @@ static inline bool probe_jump(unsigned long from, unsigned long to, u32 *insn)
 #define probe_irq_flags(trap) ((trap)->status >> 4)
 #define probe_flags(trap)    ((trap)->status)
 
-#undef OPCODE
-#undef FUNCT3
-#undef RD
-#undef RS1
-#undef RS2
 #undef AMO_KIND
 #endif

@@ -623,7 +623,7 @@ static bool look_for_enabled(struct kprobe *p, struct kprobe_regs *regs)
 	hits++;
 	unwind_start_here(&u);
 	do {
-		unlike += u.regs && u.pc == enabled_at + 4 && in_tracer(regs_pc(u.regs));
+		unlike += u.regs && u.pc == enabled_at + 4 && in_tracer(u.regs->pc);
 	} while (unwind_next(&u));
 	return false;
 }

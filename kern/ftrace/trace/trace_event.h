@@ -29,8 +29,7 @@ trace_buffer(const struct trace_array *tr, const struct cpu *c)
 #define ONE_REGISTER(v) __asm__("" : "+r"(v))
 
 /* The end of the page's data with an event of @words: the commit value to store. */
-static inline __attribute__((always_inline)) u64 event_end(const struct rb_page *page,
-							   unsigned words)
+always_inline_ u64 event_end(const struct rb_page *page, unsigned words)
 {
 	u64 end = page->commit + 4 + 4 * words;
 
@@ -41,7 +40,7 @@ static inline __attribute__((always_inline)) u64 event_end(const struct rb_page 
 /* Non-zero if @end is past the page. One instruction, where a comparison costs three. */
 #define PAST_PAGE(end) (((end) + RB_PAGE_SIZE - 1 - RB_PAGE_DATA) >> 12)
 
-static inline __attribute__((always_inline)) bool event_fits(u64 delta, u64 end)
+always_inline_ bool event_fits(u64 delta, u64 end)
 {
 	return likely(!(delta >> RB_DELTA_BITS)) && likely(!PAST_PAGE(end));
 }
@@ -57,9 +56,8 @@ static inline __attribute__((always_inline)) void trace_fill_entry(u32 *ent, u16
 /*
  * Write the event's header and its struct trace_entry. Return: the place of the fields that follow.
  */
-static inline __attribute__((always_inline)) void *
-event_start(struct ring_buffer_cpu *rb, struct rb_page *page, u64 end, u64 now, u64 delta,
-	    u16 type, unsigned words, unsigned long flags)
+always_inline_ void *event_start(struct ring_buffer_cpu *rb, struct rb_page *page, u64 end, u64 now,
+				 u64 delta, u16 type, unsigned words, unsigned long flags)
 {
 	u32 *e = (u32 *)((char *)page + end);
 
@@ -72,7 +70,7 @@ event_start(struct ring_buffer_cpu *rb, struct rb_page *page, u64 end, u64 now, 
 	return e + 1;
 }
 
-static inline __attribute__((always_inline)) void event_commit(struct rb_page *page, u64 end)
+always_inline_ void event_commit(struct rb_page *page, u64 end)
 {
 	smp_wmb();
 	WRITE_ONCE(page->commit, end);

@@ -31,9 +31,8 @@ struct graph_event {
 	u64 end;
 	void *entry;
 };
-static inline __attribute__((always_inline)) bool
-graph_event_open(struct graph_event *ev, struct ring_buffer_cpu *rb, unsigned long flags, u64 now,
-		 u16 type, unsigned words)
+always_inline_ bool graph_event_open(struct graph_event *ev, struct ring_buffer_cpu *rb,
+				     unsigned long flags, u64 now, u16 type, unsigned words)
 {
 	u64 delta = now - rb->last_ts;
 
@@ -45,16 +44,15 @@ graph_event_open(struct graph_event *ev, struct ring_buffer_cpu *rb, unsigned lo
 	return true;
 }
 
-static inline __attribute__((always_inline)) void
-graph_fill_entry(struct ftrace_graph_ent_entry *e, unsigned long func, int depth)
+always_inline_ void graph_fill_entry(struct ftrace_graph_ent_entry *e, unsigned long func, int depth)
 {
 	put_address(e->func, func);
 	e->depth = depth;
 }
 
-static inline __attribute__((always_inline)) void
-graph_fill_return(struct ftrace_graph_ret_entry *e, unsigned long func, unsigned long retval,
-		  int depth, u32 overrun, u64 calltime, u64 rettime)
+always_inline_ void graph_fill_return(struct ftrace_graph_ret_entry *e, unsigned long func,
+				      unsigned long retval, int depth, u32 overrun, u64 calltime,
+				      u64 rettime)
 {
 	put_address(e->func, func);
 	put_address(e->retval, retval);

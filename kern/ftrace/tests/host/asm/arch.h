@@ -12,10 +12,6 @@ struct trap_frame {
 	unsigned long x[32];
 	unsigned long sp, pc, status, cause, pstate, esr;
 };
-static inline unsigned long regs_pc(const struct trap_frame *regs)
-{
-	return regs->pc;
-}
 struct cpu;
 struct thread;
 extern __thread struct cpu *host_cpu;
