@@ -255,9 +255,9 @@ static void find_probes(struct module *m, struct reason *r)
 {
 	const char *why = "";
 
-	if (kprobe_within(m->base, m->end[MODULE_TEXT], false))
+	if (HAS_PROBES && kprobe_within(m->base, m->end[MODULE_TEXT], false))
 		why = "a kprobe is in it";
-	else if (fprobe_within(m->base, m->end[MODULE_TEXT], false))
+	else if (HAS_PROBES && fprobe_within(m->base, m->end[MODULE_TEXT], false))
 		why = "an fprobe or a kretprobe has one of its functions";
 	else if (ftrace_module_replaced(m))
 		why = "a live patch, or another op that may change pc, has one of its functions";
@@ -278,9 +278,9 @@ static void find_registered(const struct module *m, struct reason *r)
 	unsigned long start = m->base, end = m->end[MODULE_DATA];
 	const char *why = "";
 
-	if (kprobe_within(start, end, true) || fprobe_within(start, end, true))
+	if (HAS_PROBES && (kprobe_within(start, end, true) || fprobe_within(start, end, true)))
 		why = "a probe of it is registered";
-	else if (klp_within(start, end))
+	else if (HAS_PROBES && klp_within(start, end))
 		why = "a live patch of it is enabled";
 	else if (ftrace_module_registered(m))
 		why = "an op or a user of function_graph of it is registered";

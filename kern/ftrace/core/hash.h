@@ -31,7 +31,6 @@ extern const struct ftrace_hash ftrace_hash_none;
  * hashes, because a published hash is not changed. Add @hash (false: no memory), and remove
  * it. ftrace_lock held.
  */
-#ifdef CONFIG_MODULES
 struct ftrace_hash_entry {
 	struct ftrace_hash *hash;
 	struct ftrace_hash_entry *next;
@@ -39,15 +38,6 @@ struct ftrace_hash_entry {
 extern struct ftrace_hash_entry *ftrace_hashes;
 bool ftrace_hash_list(struct ftrace_hash *hash);
 void ftrace_hash_unlist(const struct ftrace_hash *hash);
-#else
-static inline bool ftrace_hash_list(struct ftrace_hash *hash)
-{
-	return true;
-}
-static inline void ftrace_hash_unlist(const struct ftrace_hash *hash)
-{
-}
-#endif
 
 static inline u32 hash_slot(const struct ftrace_hash *hash, u32 offset)
 {

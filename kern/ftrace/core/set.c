@@ -56,7 +56,6 @@ int ftrace_set_put(struct ftrace_set *set, const struct dyn_ftrace *rec, bool in
 	return 0;
 }
 
-#ifdef CONFIG_MODULES
 struct ftrace_hash_entry *ftrace_hashes;
 
 bool ftrace_hash_list(struct ftrace_hash *hash)
@@ -82,4 +81,3 @@ void ftrace_hash_unlist(const struct ftrace_hash *hash)
 		*link = entry->next;
 	kfree(entry);
 }
-#endif

@@ -47,8 +47,8 @@ static void instance_free(struct instance *i)
 	mutex_lock(&trace_lock);
 	tracing_set_tracer(&i->tr, nop_tracer.name);
 	mutex_unlock(&trace_lock);
-	ftrace_mod_forget(&i->ops.filter, false);
-	ftrace_mod_forget(&i->ops.filter, true);
+	for (int list = 0; HAS_MODULES && list < 2; list++)
+		ftrace_mod_forget(&i->ops.filter, list);
 	ftrace_filter_free(&i->ops.filter);
 	ftrace_filter_free(&i->tr.graph_lists);
 	trace_array_free(&i->tr);

@@ -66,13 +66,18 @@ int ftrace_set_apply(struct ftrace_set *set, const char *word, size_t len)
 	return err;
 }
 
+static bool has_requests(const struct ftrace_filter *filter, bool notrace_list)
+{
+	return HAS_MODULES && ftrace_mod_requests(filter, notrace_list);
+}
+
 /*
  * The filter has no function, and selects none: its functions were those of a module that
  * was removed, or a request has found nothing.
  */
 static bool selects_none(const struct ftrace_filter *filter, bool notrace_list)
 {
-	return !notrace_list && filter->filter_hash && !ftrace_mod_requests(filter, false);
+	return !notrace_list && filter->filter_hash && !has_requests(filter, false);
 }
 
 /*
@@ -90,7 +95,8 @@ static struct ftrace_set *set_to_edit(const struct ftrace_filter *filter, bool r
 		for_each_ftrace_rec(rec)
 			ftrace_set_put(set, rec, ftrace_filter_has(filter, rec, notrace_list));
 		*none = !set->count && selects_none(filter, notrace_list);
-		ftrace_mod_hold(filter, notrace_list, set);
+		if (HAS_MODULES)
+			ftrace_mod_hold(filter, notrace_list, set);
 	}
 	mutex_unlock(&ftrace_lock);
 	return set;
@@ -108,7 +114,8 @@ int ftrace_filter_edit(struct ftrace_filter *filter, const char *glob, size_t le
 	err = len ? ftrace_set_apply(set, glob, len) : 0;
 	if (!err)
 		err = ftrace_filter_commit(filter, set->count || none ? set : NULL, notrace_list);
-	ftrace_mod_commit(set);
+	if (HAS_MODULES)
+		ftrace_mod_commit(set);
 	ftrace_set_free(set);
 	return err;
 }
@@ -139,9 +146,10 @@ static int apply_word(struct edit *e)
 	if (e->which->strict && is_number(e->word + out, e->len - out))
 		return -EINVAL;
 	if (memchr(e->word, ':', e->len))
-		return e->which->strict ? -EINVAL
-					: ftrace_mod_apply(e->filter, e->which->notrace_list,
-							   e->set, e->word, e->len);
+		return e->which->strict || !HAS_MODULES
+			       ? -EINVAL
+			       : ftrace_mod_apply(e->filter, e->which->notrace_list, e->set,
+						  e->word, e->len);
 	err = ftrace_set_apply(e->set, e->word, e->len);
 	return err ?: e->which->strict && out && e->set->count == before ? -EINVAL : 0;
 }
@@ -215,12 +223,12 @@ static int filter_show(struct seq *s, u64 item)
 	mutex_lock(&ftrace_lock);
 	rec = ftrace_record(item);
 	if (!item && !ftrace_filter_count(filter, notrace_list) &&
-	    !ftrace_mod_requests(filter, notrace_list) && !selects_none(filter, notrace_list))
+	    !has_requests(filter, notrace_list) && !selects_none(filter, notrace_list))
 		seq_printf(s, notrace_list ? "#### no functions disabled ####\n"
 					   : "#### all functions enabled ####\n");
 	if (rec && ftrace_filter_has(filter, rec, notrace_list))
 		ftrace_show_name(s, rec, "\n");
-	if (!rec)
+	if (HAS_MODULES && !rec)
 		ftrace_mod_show(s, filter, notrace_list);
 	mutex_unlock(&ftrace_lock);
 	return !rec;
@@ -244,7 +252,7 @@ static int filter_open(struct file *f)
 		kfree(e);
 		return -ENOMEM;
 	}
-	if (f->flags & O_TRUNC)
+	if (HAS_MODULES && f->flags & O_TRUNC)
 		ftrace_mod_forget(e->filter, which->notrace_list);
 	f->private = e;
 	return 0;
@@ -264,12 +272,13 @@ static int filter_release(struct file *f)
 		return seq_release(f);
 	err = end_word(e);
 	mutex_lock(&ftrace_lock);
-	e->none |= ftrace_mod_requests(e->filter, e->which->notrace_list);
+	e->none |= has_requests(e->filter, e->which->notrace_list);
 	mutex_unlock(&ftrace_lock);
 	commit_err = ftrace_filter_commit(e->filter, e->set->count || e->none ? e->set : NULL,
 					  e->which->notrace_list);
 	/* after it: a module that was loaded meanwhile is not in the set */
-	ftrace_mod_commit(e->set);
+	if (HAS_MODULES)
+		ftrace_mod_commit(e->set);
 	if (commit_err == -EBUSY)
 		printk("%s: another tracer that may change pc has one of these functions\n",
 		       e->name);

@@ -50,7 +50,6 @@ extern const struct file_ops filter_file_ops;
  * ftrace_mod_coming(): give filters that have a request for the module of @table its
  * functions; ftrace_lock held.
  */
-#ifdef CONFIG_MODULES
 int ftrace_mod_apply(struct ftrace_filter *filter, bool notrace_list, struct ftrace_set *set,
 		     const char *word, size_t len);
 void ftrace_mod_hold(const struct ftrace_filter *filter, bool notrace_list,
@@ -60,30 +59,5 @@ bool ftrace_mod_requests(const struct ftrace_filter *filter, bool notrace_list);
 void ftrace_mod_forget(const struct ftrace_filter *filter, bool notrace_list);
 void ftrace_mod_show(struct seq *s, const struct ftrace_filter *filter, bool notrace_list);
 void ftrace_mod_coming(const struct ftrace_table *table);
-#else
-static inline int ftrace_mod_apply(struct ftrace_filter *filter, bool notrace_list,
-				   struct ftrace_set *set, const char *word, size_t len)
-{
-	return -EINVAL;
-}
-static inline bool ftrace_mod_requests(const struct ftrace_filter *filter, bool notrace_list)
-{
-	return false;
-}
-static inline void ftrace_mod_hold(const struct ftrace_filter *filter, bool notrace_list,
-				   const struct ftrace_set *set)
-{
-}
-static inline void ftrace_mod_commit(const struct ftrace_set *set)
-{
-}
-static inline void ftrace_mod_forget(const struct ftrace_filter *filter, bool notrace_list)
-{
-}
-static inline void ftrace_mod_show(struct seq *s, const struct ftrace_filter *filter,
-				   bool notrace_list)
-{
-}
-#endif
 
 #endif

@@ -97,13 +97,6 @@ void fprobe_lose_soon(void);
  * Has an fprobe, or a kretprobe, a function in [start, end)? @itself: or are a registered struct
  * fprobe or its handlers there? (A kretprobe's own handlers are not looked at.) Context: thread.
  */
-#ifdef CONFIG_KPROBES
 bool fprobe_within(unsigned long start, unsigned long end, bool itself);
-#else
-static inline bool fprobe_within(unsigned long start, unsigned long end, bool itself)
-{
-	return false;
-}
-#endif
 
 #endif

@@ -137,14 +137,7 @@ bool kprobe_at_entry(unsigned long addr);
  * Is a probe registered at an instruction in [start, end)? @itself: or are a registered struct
  * kprobe or its handlers there? Context: thread, without ftrace_lock.
  */
-#ifdef CONFIG_KPROBES
 bool kprobe_within(unsigned long start, unsigned long end, bool itself);
-#else
-static inline bool kprobe_within(unsigned long start, unsigned long end, bool itself)
-{
-	return false;
-}
-#endif
 
 /* ---- For handlers ---- */
 

@@ -61,13 +61,6 @@ int klp_disable_patch(struct klp_patch *patch);
  * Is the struct klp_func of an enabled patch, or its new function, in [start, end)? Context:
  * thread.
  */
-#ifdef CONFIG_KPROBES
 bool klp_within(unsigned long start, unsigned long end);
-#else
-static inline bool klp_within(unsigned long start, unsigned long end)
-{
-	return false;
-}
-#endif
 
 #endif
