@@ -166,6 +166,10 @@ int seq_open(struct file *f, int (*show)(struct seq *, u64), void *arg);
 ssize_t seq_read(struct file *f, char *buf, size_t n, u64 *pos);
 int seq_release(struct file *f);
 int seq_printf(struct seq *s, const char *fmt, ...) __printf(2, 3);
+/* Operations of a file with such a text: show's s->arg is the file's data; write, or NULL. */
+#define TEXT_OPS(name, show_fn, write_fn)                                                     \
+	static int name##_open(struct file *f) { return seq_open(f, show_fn, f->node->data); } \
+	static const struct file_ops name = {name##_open, seq_read, write_fn, seq_release}
 int seq_room(struct seq *s, size_t more); /* make room for @more bytes: 0 or -ENOMEM */
 
 #endif

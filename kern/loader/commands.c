@@ -170,12 +170,7 @@ static int show_module(struct seq *s, u64 item)
 	return !m;
 }
 
-static int modules_open(struct file *f)
-{
-	return seq_open(f, show_module, NULL);
-}
-static const struct file_ops modules_ops = {
-	.open = modules_open, .read = seq_read, .release = seq_release};
+TEXT_OPS(modules_ops, show_module, NULL);
 
 /*
  * A row of lsmod; one more character, a blank or a comma, is at its end. A module that is not live
@@ -228,13 +223,7 @@ static int show_symbol(struct seq *s, u64 item)
 	mutex_unlock(&module_lock);
 	return end;
 }
-
-static int kallsyms_open(struct file *f)
-{
-	return seq_open(f, show_symbol, NULL);
-}
-static const struct file_ops kallsyms_ops = {
-	.open = kallsyms_open, .read = seq_read, .release = seq_release};
+TEXT_OPS(kallsyms_ops, show_symbol, NULL);
 
 static int proc_init(void)
 {

@@ -199,7 +199,7 @@ static ssize_t enable_write(struct file *f, const char *buf, size_t n, u64 *pos)
 {
 	return tracefs_set_number(f, buf, n, enable_set);
 }
-TRACEFS_TEXT_OPS(enable_ops, enable_show, enable_write);
+TEXT_OPS(enable_ops, enable_show, enable_write);
 
 /* Does @file enable @e? events/enable does, and so does the file `enable` of the event's group. */
 static bool is_of(const struct trace_probe_event *e, const struct file *file)
@@ -236,7 +236,7 @@ static ssize_t group_write(struct file *f, const char *buf, size_t n, u64 *pos)
 {
 	return tracefs_set_number(f, buf, n, group_set);
 }
-TRACEFS_TEXT_OPS(group_ops, group_show, group_write);
+TEXT_OPS(group_ops, group_show, group_write);
 TRACEFS_INSTANCE_FILE(events_enable, "events/enable", 0644, &group_ops, (void *)1);
 
 /*
@@ -387,7 +387,7 @@ static ssize_t filter_write(struct file *file, const char *buf, size_t n, u64 *p
 	kfree(old);
 	return err ?: (ssize_t)n;
 }
-TRACEFS_TEXT_OPS(filter_ops, filter_show, filter_write);
+TEXT_OPS(filter_ops, filter_show, filter_write);
 
 static const char *const trigger_names[] = {"traceon", "traceoff"};
 
@@ -491,7 +491,7 @@ static ssize_t trigger_write(struct file *f, const char *buf, size_t n, u64 *pos
 	kfree(text);
 	return err ?: (ssize_t)n;
 }
-TRACEFS_TEXT_OPS(trigger_ops, trigger_show, trigger_write);
+TEXT_OPS(trigger_ops, trigger_show, trigger_write);
 
 static int id_show(struct seq *s, u64 item)
 {
@@ -500,7 +500,7 @@ static int id_show(struct seq *s, u64 item)
 	seq_printf(s, "%u\n", f->event->id);
 	return 1;
 }
-TRACEFS_TEXT_OPS(id_ops, id_show, NULL);
+TEXT_OPS(id_ops, id_show, NULL);
 
 static int format_show(struct seq *s, u64 item)
 {
@@ -509,7 +509,7 @@ static int format_show(struct seq *s, u64 item)
 	mutex_unlock(&events_lock);
 	return 1;
 }
-TRACEFS_TEXT_OPS(format_ops, format_show, NULL);
+TEXT_OPS(format_ops, format_show, NULL);
 
 /* ---- Directories ---- */
 

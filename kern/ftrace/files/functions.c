@@ -23,7 +23,7 @@ static int functions_show(struct seq *s, u64 item)
 	return !rec;
 }
 
-TRACEFS_TEXT_OPS(functions_ops, functions_show, NULL);
+TEXT_OPS(functions_ops, functions_show, NULL);
 TRACEFS_FILE(available_filter_functions, "available_filter_functions", 0444, &functions_ops, NULL);
 TRACEFS_FILE(available_filter_functions_addrs, "available_filter_functions_addrs", 0444,
 	     &functions_ops, (void *)1);

@@ -7,7 +7,7 @@ static int text_show(struct seq *s, u64 item)
 	seq_printf(s, "%s", (const char *)s->arg);
 	return 1;
 }
-TRACEFS_TEXT_OPS(text_ops, text_show, NULL);
+TEXT_OPS(text_ops, text_show, NULL);
 
 static const char header_page[] = "\tfield: u64 timestamp;\toffset:0;\tsize:8;\tsigned:0;\n"
 				  "\tfield: local_t commit;\toffset:8;\tsize:8;\tsigned:1;\n"

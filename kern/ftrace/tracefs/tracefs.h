@@ -51,29 +51,21 @@ enum {
 	TRACEFS_ENTRY(id, path, mode, TRACEFS_CPU, ops, NULL)
 
 /*
- * Operations of a file with one generated text: show as in file.h's seq, write as
- * in file.h or NULL. In show, trace_array_of(s->file) is the trace array of the
- * file, and s->arg is the file's data.
- */
-#define TRACEFS_TEXT_OPS(name, show_fn, write_fn)                                             \
-	static int name##_open(struct file *f) { return seq_open(f, show_fn, f->node->data); } \
-	static const struct file_ops name = {name##_open, seq_read, write_fn, seq_release}
-
-/*
- * TRACEFS_TEXT: a file with generated text. TRACEFS_CONTROL: the same, and a write
+ * TRACEFS_TEXT: a file with generated text (file.h's TEXT_OPS()); in show,
+ * trace_array_of(s->file) is the trace array of the file. TRACEFS_CONTROL: the same, and a write
  * calls set(), with trace_lock held. If @kind is word, set() gets the written word
  * without the spaces around it, cut to 99 characters. If @kind is number, it gets
  * the written decimal number. set() returns 0, or the error that the write returns.
  */
 #define TRACEFS_TEXT(id, path, where, show_fn)                                                \
-	TRACEFS_TEXT_OPS(id##_ops, show_fn, NULL);                                            \
+	TEXT_OPS(id##_ops, show_fn, NULL);                                            \
 	TRACEFS_ENTRY(id, path, 0444, where, &id##_ops, NULL)
 #define TRACEFS_CONTROL(id, path, where, show_fn, kind, set)                                  \
 	static ssize_t id##_write(struct file *f, const char *buf, size_t n, u64 *pos)        \
 	{                                                                                     \
 		return tracefs_set_##kind(f, buf, n, set);                                    \
 	}                                                                                     \
-	TRACEFS_TEXT_OPS(id##_ops, show_fn, id##_write);                                      \
+	TEXT_OPS(id##_ops, show_fn, id##_write);                                      \
 	TRACEFS_ENTRY(id, path, 0644, where, &id##_ops, NULL)
 ssize_t tracefs_set_word(struct file *f, const char *buf, size_t n,
 			 int (*set)(struct file *f, const char *word));
