@@ -95,7 +95,7 @@ enum {
 enum { SHF_WRITE = 1, SHF_ALLOC = 2, SHF_EXECINSTR = 4, SHF_TLS = 0x400, SHF_COMPRESSED = 0x800 };
 enum { SHN_UNDEF = 0, SHN_LORESERVE = 0xff00, SHN_ABS = 0xfff1, SHN_COMMON = 0xfff2 };
 enum { STB_LOCAL, STB_GLOBAL, STB_WEAK };
-enum { STT_TLS = 6, STT_GNU_IFUNC = 10 };
+enum { STT_FUNC = 2, STT_TLS = 6, STT_GNU_IFUNC = 10 };
 
 /*
  * Check the file and compute @size. @name, @file and @file_size are set by this

@@ -36,26 +36,11 @@ bool module_has_name(const struct module *m, const char *name)
 	return strnlen(name, most) < most;
 }
 
-/*
- * A number as kstrtou64() takes it, perhaps negative. False: @text is no number, or it does not
- * fit.
- */
-static bool parse_long(const char *text, long *value)
-{
-	bool negative = *text == '-';
-	u64 n;
-
-	if (kstrtou64(text + negative, 0, &n) || n > (u64)INT64_MAX + negative)
-		return false;
-	*value = negative ? -n : n;
-	return true;
-}
-
 static bool set_number(const struct module_param *p, const char *text)
 {
-	long value;
+	s64 value;
 
-	if (!parse_long(text, &value))
+	if (kstrtos64(text, 0, &value))
 		return false;
 	if (p->type == MODULE_PARAM_long)
 		*(long *)p->variable = value;

@@ -6,7 +6,6 @@
 #include "loader.h"
 #include "string.h"
 
-#define STT_FUNC 2
 /* each is inserted among all others, and its name compared with all others */
 #define FUNCTIONS_MAX 2048
 
