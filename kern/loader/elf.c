@@ -86,15 +86,14 @@ static int check_section_table(struct module_elf *elf)
 	const struct elf_section *names;
 
 	if (h->shentsize != sizeof(struct elf_section) || h->shoff % 8)
-		return REFUSE("the section table at 0x%llx has entries of %u bytes; 64, 8-byte "
-			      "aligned, are needed",
-			      (unsigned long long)h->shoff, h->shentsize);
+		return REFUSE("the section table at 0x%lx has entries of %u bytes; 64, 8-byte "
+			      "aligned, are needed", h->shoff, h->shentsize);
 	if (!h->shnum || h->shnum > MODULE_SECTIONS_MAX)
 		return REFUSE("the file has %u sections; 1 to %u are allowed", h->shnum,
 			      MODULE_SECTIONS_MAX);
 	if (!in_file(elf, h->shoff, h->shnum * sizeof(struct elf_section)))
-		return REFUSE("the file is cut short: the section table at 0x%llx ends after it",
-			      (unsigned long long)h->shoff);
+		return REFUSE("the file is cut short: the section table at 0x%lx ends after it",
+			      h->shoff);
 	elf->sections = (const void *)(elf->file + h->shoff);
 	elf->section_count = h->shnum;
 	if (elf->sections[0].type) /* no section: all checks of sections begin at 1 */
@@ -154,8 +153,8 @@ static int check_loaded(struct module_elf *elf, u32 i)
 		return REFUSE("section %.64s is both writable and executable", name);
 	if (s->align > ALIGN_MAX || (s->align & (s->align - 1)))
 		return REFUSE(
-			"section %.64s has alignment 0x%llx; a power of two up to %u is needed",
-			name, (unsigned long long)s->align, ALIGN_MAX);
+			"section %.64s has alignment 0x%lx; a power of two up to %u is needed",
+			name, s->align, ALIGN_MAX);
 	elf->region[i] = s->flags & SHF_EXECINSTR ? MODULE_TEXT
 			 : s->flags & SHF_WRITE	  ? MODULE_DATA
 						  : MODULE_RODATA;
@@ -170,10 +169,8 @@ static int check_sections(struct module_elf *elf)
 		int err = 0;
 
 		if (s->type != SHT_NOBITS && s->type && !in_file(elf, s->offset, s->size))
-			return REFUSE("the file is cut short: section %.64s, 0x%llx bytes at "
-				      "0x%llx, ends after it",
-				      name, (unsigned long long)s->size,
-				      (unsigned long long)s->offset);
+			return REFUSE("the file is cut short: section %.64s, 0x%lx bytes at 0x%lx, "
+				      "ends after it", name, s->size, s->offset);
 		if (s->type == SHT_REL)
 			return REFUSE(
 				"section %.64s has relocations without addends (REL), not RELA",
@@ -305,9 +302,8 @@ static int check_symbol_table(struct module_elf *elf, const struct elf_section *
 
 	if (table->entsize != sizeof(struct elf_symbol) || table->offset % 8 || !table->size ||
 	    table->size % table->entsize)
-		return REFUSE("the symbol table at 0x%llx is not a table of 24-byte entries, "
-			      "8-byte aligned",
-			      (unsigned long long)table->offset);
+		return REFUSE("the symbol table at 0x%lx is not a table of 24-byte entries, 8-byte "
+			      "aligned", table->offset);
 	if (table->link >= elf->section_count)
 		return REFUSE("the names of symbols are in section %u, which does not exist",
 			      table->link);
@@ -362,9 +358,8 @@ static int check_symbols(struct module_elf *elf)
 
 /* All messages about a relocation begin with the same words. */
 #define REFUSE_RELA(fmt, ...)                                                                   \
-	REFUSE("relocation %s (type %u) at %.64s+0x%llx " fmt, type ? type->name : "unknown", \
-	       r->type, \
-	       module_elf_section_name(elf, section), (unsigned long long)r->offset, ##__VA_ARGS__)
+	REFUSE("relocation %s (type %u) at %.64s+0x%lx " fmt, type ? type->name : "unknown",   \
+	       r->type, module_elf_section_name(elf, section), r->offset, ##__VA_ARGS__)
 
 static int check_rela(struct module_elf *elf, u32 section, const struct elf_rela *r)
 {
@@ -376,8 +371,7 @@ static int check_rela(struct module_elf *elf, u32 section, const struct elf_rela
 	if (!type || !type->align)
 		return REFUSE_RELA("is not supported");
 	if (r->offset > size || type->width > size - r->offset)
-		return REFUSE_RELA("is outside the section, which has 0x%llx bytes",
-				   (unsigned long long)size);
+		return REFUSE_RELA("is outside the section, which has 0x%lx bytes", size);
 	if ((elf->place[section] + r->offset) % type->align)
 		return REFUSE_RELA("is not at a multiple of %u", type->align);
 	if (r->symbol >= elf->symbol_count)

@@ -68,10 +68,9 @@ static int complain(struct module_elf *elf, u32 section, const struct elf_rela *
 	const struct elf_symbol *s = &elf->symbols[r->symbol];
 
 	return module_elf_refuse(elf, err == -ENOENT ? -ENOEXEC : -ERANGE,
-				 "relocation %s (type %u) at %.48s+0x%llx %s 0x%lx (%.48s)",
+				 "relocation %s (type %u) at %.48s+0x%lx %s 0x%lx (%.48s)",
 				 arch_reloc_type(r->type)->name, r->type,
-				 module_elf_section_name(elf, section),
-				 (unsigned long long)r->offset, words, value,
+				 module_elf_section_name(elf, section), r->offset, words, value,
 				 s->name || s->section == SHN_UNDEF || s->section >= SHN_LORESERVE
 					 ? elf->strings + s->name
 					 : module_elf_section_name(elf, s->section));

@@ -313,8 +313,7 @@ void *fdt_iomap(const void *fdt, int node, int index)
 	if (!ram.count) /* the console: pool[] has few tables */
 		size = MIN(size, CONSOLE_MAX);
 	if (!size || size > MMIO_MAX) {
-		printk("ioremap: a device at %#lx cannot have %#lx bytes\n", (unsigned long)pa,
-		       (unsigned long)size);
+		printk("ioremap: a device at %#lx cannot have %#lx bytes\n", pa, size);
 		return NULL;
 	}
 	offset = pa & (PAGE_SIZE - 1);
@@ -322,8 +321,7 @@ void *fdt_iomap(const void *fdt, int node, int index)
 	va = __atomic_fetch_add(&mmio_next, size, __ATOMIC_RELAXED);
 	if (va + size > STACK_BASE ||
 	    mmu_map(va, pa - offset, size, PROT_READ | PROT_WRITE | PROT_DEVICE)) {
-		printk("ioremap: no room for %#lx bytes at %#lx\n", (unsigned long)size,
-		       (unsigned long)pa);
+		printk("ioremap: no room for %#lx bytes at %#lx\n", size, pa);
 		return NULL;
 	}
 	return (void *)(va + offset);

@@ -70,7 +70,7 @@ void irqchip_init_cpu(void)
 	cpu_context[cpu->index] = context;
 	if (context < 0) {
 		printk("The interrupt controller has no S-mode context for hart %lu.\n",
-		       (unsigned long)cpu->hwid);
+		       cpu->hwid);
 		return;
 	}
 	if (!plic) {

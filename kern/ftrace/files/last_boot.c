@@ -51,11 +51,10 @@ static void show(const struct rb_region *r, struct trace_array *tr)
 		events += rb_entries(&tr->cpu[i]);
 	}
 	tr->options |= TRACE_ITER_LAST_BOOT;
-	printk("last_boot: instances/last_boot has %llu events of the boot before",
-	       (unsigned long long)events);
+	printk("last_boot: instances/last_boot has %lu events of the boot before", events);
 	if (refused.events || refused.pages)
-		printk("; %llu events that cannot be shown and %llu damaged pages are left out",
-		       (unsigned long long)refused.events, (unsigned long long)refused.pages);
+		printk("; %lu events that cannot be shown and %lu damaged pages are left out",
+		       refused.events, refused.pages);
 	printk("\n");
 }
 

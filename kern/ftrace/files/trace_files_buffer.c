@@ -401,15 +401,12 @@ static int stats_show(struct seq *s, u64 item)
 	const struct trace_clock *clock = v.tr->clock;
 
 	mutex_lock(&rb->reader);
-	seq_printf(s,
-		   "entries: %llu\noverrun: %llu\ncommit overrun: 0\nbytes: %llu\noldest event ts:",
-		   (unsigned long long)rb_entries(rb), (unsigned long long)rb->overrun,
-		   (unsigned long long)rb_bytes(rb));
+	seq_printf(s, "entries: %lu\noverrun: %lu\ncommit overrun: 0\nbytes: %lu\noldest event ts:",
+		   rb_entries(rb), rb->overrun, rb_bytes(rb));
 	trace_print_time(s, clock, rb_oldest_ts(rb), 0);
 	seq_printf(s, "\nnow ts:");
 	trace_print_time(s, clock, clock->read ? clock->read() : clock_ns(), 0);
-	seq_printf(s, "\ndropped events: %llu\nread events: %llu\n",
-		   (unsigned long long)rb->dropped, (unsigned long long)rb->read);
+	seq_printf(s, "\ndropped events: %lu\nread events: %lu\n", rb->dropped, rb->read);
 	mutex_unlock(&rb->reader);
 	return 1;
 }

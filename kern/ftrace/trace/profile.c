@@ -240,8 +240,7 @@ static int stat_show(struct seq *s, u64 item)
 			      "            ---\n");
 	if (!row->p.hits)
 		return 1;
-	seq_printf(s, "  %-30.30s  %10lu    ", row->name,
-		   (unsigned long)row->p.hits);
+	seq_printf(s, "  %-30.30s  %10lu    ", row->name, row->p.hits);
 	trace_print_duration(s, row->p.time);
 	seq_printf(s, "    ");
 	trace_print_duration(s, row->p.time / row->p.hits);

@@ -53,8 +53,8 @@ static void print_counts(struct seq *s, struct trace_array *tr)
 		entries += n;
 		written += n + tr->cpu[i].overrun;
 	}
-	seq_printf(s, "# entries-in-buffer/entries-written: %llu/%llu   #P:%u\n#\n",
-		   (unsigned long long)entries, (unsigned long long)written, nr_cpus);
+	seq_printf(s, "# entries-in-buffer/entries-written: %lu/%lu   #P:%u\n#\n",
+		   entries, written, nr_cpus);
 }
 
 void trace_print_legend(struct seq *s, int width, const char *last)
@@ -111,10 +111,9 @@ void trace_print_time(struct seq *s, const struct trace_clock *clock, u64 ts, in
 	u64 us = (ts + 500) / 1000;
 
 	if (clock->in_ns)
-		seq_printf(s, " %5lu.%06lu", (unsigned long)(us / 1000000),
-			   (unsigned long)(us % 1000000));
+		seq_printf(s, " %5lu.%06lu", us / 1000000, us % 1000000);
 	else
-		seq_printf(s, " %*llu", width, (unsigned long long)ts);
+		seq_printf(s, " %*lu", width, ts);
 }
 
 static void print_context(struct seq *s, struct trace_array *tr, unsigned cpu, u64 ts,
@@ -272,7 +271,7 @@ int trace_print_event(struct seq *s, struct trace_printer *p, unsigned cpu,
 		p->tracer = tracer;
 	}
 	if (ev->lost)
-		seq_printf(s, "CPU:%u [LOST %llu EVENTS]\n", cpu, (unsigned long long)ev->lost);
+		seq_printf(s, "CPU:%u [LOST %lu EVENTS]\n", cpu, ev->lost);
 	if (type && type->print_lines)
 		return type->print_lines(&l);
 	if (!tracer->print_other || !tracer->print_other(&l))

@@ -79,7 +79,7 @@ static int value_show(struct seq *s, u64 item)
 {
 	const struct tracefs_value *value = s->arg;
 
-	seq_printf(s, "%llu\n", (unsigned long long)value->get(s->file));
+	seq_printf(s, "%lu\n", value->get(s->file));
 	return 1;
 }
 
