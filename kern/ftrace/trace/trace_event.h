@@ -17,8 +17,8 @@
 #include "irq.h"
 #include "trace.h"
 
-static inline __attribute__((always_inline)) struct ring_buffer_cpu *
-trace_buffer(const struct trace_array *tr, const struct cpu *c)
+always_inline_ struct ring_buffer_cpu *trace_buffer(const struct trace_array *tr,
+						    const struct cpu *c)
 {
 	return (struct ring_buffer_cpu *)((char *)tr + (unsigned long)c->ftrace);
 }
@@ -46,8 +46,7 @@ always_inline_ bool event_fits(u64 delta, u64 end)
 }
 
 /* Write the struct trace_entry at @ent, in two words. @flags: as irq_save() returned them. */
-static inline __attribute__((always_inline)) void trace_fill_entry(u32 *ent, u16 type,
-								   unsigned long flags)
+always_inline_ void trace_fill_entry(u32 *ent, u16 type, unsigned long flags)
 {
 	ent[0] = (current->ctx | this_cpu()->resched | (u32)irqs_off(flags) << 16) + type;
 	ent[1] = current->pid;
