@@ -66,10 +66,15 @@ def _foreign(evidence: Evidence, record: Record) -> Finding:
     (lo, hi), module = evidence.kernel.text, evidence.kernel.module_at(record.addr)
     if lo <= record.addr < hi or module:
         linked = (module or evidence.kernel).word(record.addr)
-        return Finding(f"CPU {record.vcpu} executed {record.word:08x} "
-                       f"({evidence.kernel.disassemble(record.addr, record.word)}) "
-                       f"at {evidence.kernel.name_at(record.addr)}, where {linked:08x} was linked: "
-                       "this is not a call site, and must not change", seq=record.seq)
+        instruction = evidence.kernel.disassemble(record.addr, record.word)
+        place = evidence.kernel.name_at(record.addr)
+        if record.addr % 4 or record.word == linked & 0xFFFF:
+            return Finding(f"CPU {record.vcpu} executed an instruction at {place} ({instruction}) "
+                           "that is not a whole word: each instruction of the kernel has 4 bytes, "
+                           "at a multiple of 4", seq=record.seq)
+        return Finding(f"CPU {record.vcpu} executed {record.word:08x} ({instruction}) at {place}, "
+                       f"where {linked:08x} was linked: this is not a call site, and must not "
+                       "change", seq=record.seq)
     return Finding(f"CPU {record.vcpu} executed an instruction at {record.addr:#x}, which is "
                    "outside of the kernel's text", seq=record.seq)
 

@@ -279,5 +279,6 @@ def disassemble(isa: Isa, address: int, word: int) -> str:
         out = subprocess.run([f"{isa.cross}objdump", "-D", "-b", "binary",
                               "-m", isa.objdump_machine, f"--adjust-vma={address:#x}",
                               scratch.name], capture_output=True, text=True, check=False).stdout
-    line = out.strip().splitlines()[-1] if out.strip() else ""
+    # the first one, of a compressed instruction and what follows it
+    line = next((line for line in out.splitlines() if line.count("\t") > 1), "")
     return " ".join(line.split("\t")[2:]).strip() or f".word {word:#010x}"

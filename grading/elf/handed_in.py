@@ -16,11 +16,12 @@ object breaks a rule.
 """
 
 import functools
+import io
 import re
-import struct
 import subprocess
 import sys
 import tomllib
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from itertools import pairwise
 from pathlib import Path
@@ -125,17 +126,41 @@ def taken(trusted: list[Definition]) -> dict[str, Path]:
             if d.name not in common and (d.everywhere or PROGRAMS in str(d.by))}
 
 
-def forbidden(arch: str, text: bytes, at: int) -> str:
-    """The first forbidden instruction of this text, as objdump prints it, or ''."""
+def forbidden(arch: str, text: bytes, at: int, known: Iterable[int]) -> tuple[int, str] | None:
+    """The first forbidden instruction of this text: its address, and what objdump prints. @known:
+    addresses to which something points."""
     isa = ISAS[arch]
-    for offset, (word,) in zip(range(0, len(text), 4),
-                               struct.iter_unpack("<I", text[:len(text) // 4 * 4])):
-        if is_one_of(word, isa.system) and not is_one_of(word, isa.permitted):
-            return f"'{' '.join(disassemble(isa, at + offset, word).split())}'"
-    return ""
+    for address in sorted(isa.beginnings(text, at, known)):
+        word = text[address - at:address - at + 4]
+        number = int.from_bytes(word, "little")
+        if len(word) == 4 and is_one_of(number, isa.system) and not is_one_of(
+                number, isa.permitted):
+            return address, f"'{' '.join(disassemble(isa, address, number).split())}'"
+    return None
 
 
 # ---- one object ----------------------------------------------------------------------
+
+def pointed_to(elf: Any, place: Callable[[Any], int | None]) -> set[int]:
+    """Where an object's symbols point to, and the relocations of what it adds to the kernel.
+    @place: of a symbol, or None if it does not matter."""
+    [table] = [s for s in elf.iter_sections() if s["sh_type"] == "SHT_SYMTAB"]
+    places = [place(symbol) for symbol in table.iter_symbols()]
+    relocations = [(places[r["r_info_sym"]], r["r_addend"]) for s in elf.iter_sections()
+                   if s["sh_type"] == "SHT_RELA" and elf.get_section(s["sh_info"])["sh_flags"]
+                   & ALLOC for r in s.iter_relocations()]
+    return {at + addend for at, addend in [*((at, 0) for at in places), *relocations]
+            if at is not None}
+
+
+def name_in(elf: Any, section: int, offset: int) -> str:
+    """A place in an object's section, by the last name before it."""
+    table = elf.get_section_by_name(".symtab")
+    named = [(s["st_value"], s.name) for s in table.iter_symbols() if s["st_shndx"] == section
+             and s["st_value"] <= offset and s.name and not MADE.fullmatch(s.name)]
+    start, name = max(named, default=(0, elf.get_section(section).name))
+    return f"{name}+{offset - start:#x}"
+
 
 @dataclass
 class Object:
@@ -163,6 +188,7 @@ class Object:
         for symbol in symbols:
             self._symbol(symbol)
         self._places([s for s in symbols if isinstance(s["st_shndx"], int)])
+        self._instructions()
 
     def _section(self, section: Any) -> None:
         name, flags, kind = section.name, section["sh_flags"], str(section["sh_type"])
@@ -182,10 +208,21 @@ class Object:
         if section["sh_addralign"] > PAGE:
             raise Broken(f"section {name} is aligned to {section['sh_addralign']} bytes, and may "
                          "be aligned to a page at most")
-        if flags & EXECUTE and (found := forbidden(self.arch, section.data(), 0)):
-            raise Broken(
-                f"it may not have the instruction {found}: that is for the kernel's own files")
         return None
+
+    def _instructions(self) -> None:
+        for number, section in enumerate(self.sections):
+            if not section["sh_flags"] & EXECUTE:
+                continue
+
+            def place(symbol: Any, here: int = number) -> int | None:
+                return symbol["st_value"] if symbol["st_shndx"] == here else None
+
+            known = pointed_to(self.elf, place)
+            if found := forbidden(self.arch, section.data(), 0, known):
+                raise Broken(f"it may not have the instruction {found[1]}, at "
+                             f"{name_in(self.elf, number, found[0])}: that is for the kernel's own "
+                             f"files")
 
     def _relocations(self, section: Any) -> None:
         target = self.sections[section["sh_info"]]
@@ -321,14 +358,36 @@ def broken(kernel: Kernel) -> str:
 
 
 def _made_by_the_linker(kernel: Kernel) -> str:
-    """A sentence about a forbidden instruction that no object contains and that a relocation
-    created, or ''."""
+    """A sentence about a forbidden instruction that no object contains and that a relocation, or
+    two objects side by side, created, or ''."""
     known = rules(kernel.arch)
-    for at, size, name in re.findall(r"^ \.text\S*\s+0x(\w+)\s+0x(\w+) build/\w+/[^/\s]+/(\S+\.o)$",
-                                     kernel.path.with_suffix(".map").read_text(), re.M):
-        if name in known and (found := forbidden(kernel.arch, kernel.read(
-                int(at, 16), int(size, 16)), int(at, 16))):
-            return f"{known[name].source}: a relocation makes another instruction into {found}"
+    placed: dict[str, dict[str, tuple[int, int]]] = {}
+    for section, at, size, path, name in re.findall(
+            r"^ (\.text\S*)\s+0x(\w+)\s+0x(\w+) (build/\w+/[^/\s]+/(\S+\.o))$",
+            kernel.path.with_suffix(".map").read_text(), re.M):
+        if name in known and int(size, 16):
+            placed.setdefault(path, {})[section] = int(at, 16), int(size, 16)
+    opened = {path: ELFFile(io.BytesIO((tree_of(kernel.path) / path).read_bytes()))
+              for path in placed}
+    pointed = set[int]()
+    for path, elf in opened.items():
+        def place(symbol: Any, elf: Any = elf, at: Any = placed[path]) -> int | None:
+            if not isinstance(symbol["st_shndx"], int):
+                return kernel.symbols.get(symbol.name)
+            start, _ = at.get(elf.get_section(symbol["st_shndx"]).name, (None, 0))
+            return None if start is None else start + symbol["st_value"]
+
+        pointed |= pointed_to(elf, place)
+    for path, elf in opened.items():
+        for section, (at, size) in placed[path].items():
+            # an instruction may begin in its last bytes
+            text = next(data[at - start:at - start + size + 2] for start, data in kernel.loaded
+                        if start <= at < start + len(data))
+            if found := forbidden(kernel.arch, text, at, pointed):
+                source = known[str(Path(*Path(path).parts[3:]))].source
+                where = name_in(elf, elf.get_section_index(section), found[0] - at)
+                return (f"{source}: the linker makes another instruction into {found[1]}, at "
+                        f"{where}: that is for the kernel's own files")
     return ""
 
 

@@ -21,8 +21,9 @@ from grading.tests.mutants import build
 from qemu.machine import ARCHES, ROOT
 
 GCC = {"riscv64": "riscv64-linux-gnu-gcc", "arm64": "aarch64-linux-gnu-gcc"}
-PLAIN: dict[str,
-            list[str]] = {"riscv64": ["-march=rv64ima_zicsr_zifencei", "-mabi=lp64"], "arm64": []}
+PLAIN: dict[str, list[str]] = {
+    "riscv64": ["-march=rv64ima_zicsr_zifencei", "-mabi=lp64", "-mno-relax"], "arm64": []
+}
 SOURCE = Path("kern/ftrace/<arch>/caller.S")
 GOOD = """
 	.text
@@ -101,6 +102,29 @@ SYSTEM = {  # forbidden instructions, and permitted ones
         "dmb ishst", "clrex", "wfe", "yield", "brk #1000", "br x0", "stxr w0, x1, [x2]"
     ])
 }
+# riscv64: where an instruction begins in the middle of a word. @SYSTEM is a forbidden one; it also
+# lies in the words @LOW and @HIGH, two bytes after their beginning.
+HALFWORDS = {
+    "after a compressed one": "\t.option rvc\n\tc.nop\n\tSYSTEM\n\tc.nop\n",
+    "after a compressed one and one of four bytes":
+        "\t.option rvc\n\tc.nop\n\t.4byte 0x13\n\tSYSTEM\n\tc.nop\n",
+    "at a label": "\tnop\n\t.2byte 0x13\nlies:\n\tSYSTEM\n\t.2byte 0\n",
+    "where jal leads": "\tj . + 6\n\t.4byte LOW, HIGH\n",
+    "where a jal back leads": "\t.4byte LOW, HIGH\n\tj . - 6\n",
+    "where a branch leads": "\tbeqz a0, . + 6\n\t.4byte LOW, HIGH\n",
+    "where a branch back leads": "\t.4byte LOW, HIGH\n\tbne a0, a1, . - 6\n",
+    "where c.j leads":
+        "\t.option rvc\n\t.2byte 0xa019 # c.j . + 6\n\tc.nop\n\t.4byte LOW, HIGH\n",
+    "where c.bnez back leads":
+        "\t.option rvc\n\t.4byte LOW, HIGH\n\t.2byte 0xfd6d # c.bnez a0, . - 6\n\tc.nop\n",
+    "where a relocation leads": "\tlla t0, mine + 14\n\tjr t0\n\t.4byte LOW, HIGH\n",
+    "where a table leads": "\t.4byte LOW, HIGH\n\t.data\n\t.8byte mine + 2\n",
+}
+MIDDLES = (  # the same halfwords in the middle of an instruction to which nothing leads
+    "\tlui t0, 0x90730\n\tauipc a1, 0x10\n\tlui a0, 0x730\n\t.4byte 0x13, 0x00730013, 0\n",
+    "\tnop\n\tbeqz a0, . + 4\n\t.4byte 0x00730013, 0\n",
+    "\t.option rvc\n\tc.nop\n\tc.nop\n\t.4byte 0x90730013, 0x1052\n",
+)
 # A permitted instruction, and a relocation that turns it into a forbidden one.
 RELOCATED = {
     "riscv64": (
@@ -154,24 +178,63 @@ class Rules(unittest.TestCase):
                         said = self.said(arch, f"{GOOD}\t{instruction}\n")
                         self.assertIn(sentence, said) if sentence else self.assertEqual(said, "")
 
+    def test_an_instruction_may_begin_at_any_halfword(self) -> None:
+        """riscv64: after a compressed instruction, or where a label, a relocation, or a direct jump
+        leads into the middle of an instruction. arm64 has none at such addresses."""
+        for n, (where, lines) in enumerate(HALFWORDS.items()):
+            word, name = ((0x10529073, "csrw stvec,t0"), (0x00000073, "ecall"))[n % 2]
+            low, high = word & 0xFFFF, word >> 16
+            text = lines.replace("SYSTEM", f".2byte {low:#x}, {high:#x}").replace(
+                "LOW", f"{low << 16 | 0x13:#x}").replace("HIGH", f"{high:#x}")
+            with self.subTest(where=where):
+                said = self.said("riscv64", f"{GOOD}mine:\n{text}")
+                self.assertRegex(said, f"may not have the instruction '{name}', at "
+                                 r"(mine|lies)\+0x[0-9a-f]+: that is for the kernel's own files")
+        for lines in MIDDLES:
+            self.assertEqual(self.said("riscv64", f"{GOOD}mine:\n{lines}"), "", lines)
+        sets = "\t.4byte 0xd518c000\n"  # msr vbar_el1, x0
+        self.assertIn("'msr vbar_el1, x0', at mine+0x4", self.said(
+            "arm64", f"{GOOD}mine:\n\tnop\n{sets}"))
+        self.assertEqual(self.said(
+            "arm64", f"{GOOD}mine:\n\t.2byte 0x2000\n{sets}\t.2byte 0\n"), "")
+
+    def linked(self, arch: str, *sources: tuple[str, str]) -> str:
+        """What is said of a kernel of these sources, each of which keeps the rules by itself."""
+        objects = [
+            self.made(arch, f"build/{arch}/made/{name}", text)
+            for name, text in (("kern/sched/sched.S", TRUSTED), *sources)
+        ]
+        elf = self.folder / f"build/{arch}/made/callsite.elf"
+        names = [path.relative_to(self.folder) for path in objects]
+        self.assertEqual(handed_in.refused(arch, elf.parent, objects), "")
+        subprocess.run([
+            GCC[arch].replace("gcc", "ld"), "-Ttext", "0x80000000", "-e", "0", "-Map",
+            elf.with_suffix(".map"), "-o", elf, *names
+        ], cwd=self.folder, check=True)
+        return handed_in.broken(Kernel(elf, arch))
+
+    def test_instructions_that_two_objects_make_together(self) -> None:
+        """The first ends in the first half of one, the second begins with its other half; or one
+        jumps into the middle of an instruction of the other."""
+        halves = ("\t.option rvc\n\tc.nop\n\t.2byte 0x9073\n", "\t.2byte 0x1052\n\tc.nop\n")
+        graph = str(SOURCE).replace("caller.S", "graph.S")
+        self.assertIn("caller.S: the linker makes another instruction into 'csrw stvec,t0', at "
+                      "ftrace_stub+0x6", self.linked(
+                          "riscv64", (str(SOURCE), GOOD + halves[0]),
+                          (graph, f"\t.option rvc\n\t.text\n\t.balign 2\n{halves[1]}")))
+        for jump in ("j ftrace_stub + 6", "call ftrace_stub + 6", "lla t0, ftrace_stub + 6"):
+            self.assertIn("caller.S: the linker makes another instruction into 'csrw stvec,t0', at "
+                          "ftrace_stub+0x6", self.linked(
+                              "riscv64", (str(SOURCE), GOOD + "\t.4byte 0x90730013, 0x1052\n"),
+                              (graph, f"\t{jump}\n")), jump)
+
     def test_instructions_that_the_linker_makes(self) -> None:
         for arch in ARCHES:
             made, instruction = RELOCATED[arch]
-            objects = [
-                self.made(arch, f"build/{arch}/made/{name}", text)
-                for name, text in (("kern/sched/sched.S", TRUSTED), (str(SOURCE), GOOD + made))
-            ]
-            elf = self.folder / f"build/{arch}/made/callsite.elf"
-            names = [path.relative_to(self.folder) for path in objects]
-            self.assertEqual(handed_in.refused(arch, elf.parent, objects), "")
-            subprocess.run([
-                GCC[arch].replace("gcc", "ld"), "-Ttext", "0x80000000", "-e", "0", "-Map",
-                elf.with_suffix(".map"), "-o", elf, *names
-            ], cwd=self.folder, check=True)
-            source = str(SOURCE).replace("<arch>", arch)
             self.assertEqual(
-                handed_in.broken(Kernel(elf, arch)),
-                f"{source}: a relocation makes another instruction into '{instruction}'")
+                self.linked(arch, (str(SOURCE), GOOD + made)),
+                f"{SOURCE}: the linker makes another instruction into '{instruction}', at "
+                "ftrace_stub+0x4: that is for the kernel's own files".replace("<arch>", arch))
 
     def test_what_is_patched_lies_in_its_function(self) -> None:
         for arch in ARCHES:

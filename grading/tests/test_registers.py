@@ -608,11 +608,15 @@ class Integrity(RecordedCalls):
             self.assertIsNone(integrity.as_linked(e))
 
     def test_what_is_foreign_is_told_with_its_address(self) -> None:
-        for address, words in (
-            (TEXT + 8, "at wl_a+0x8, where 00000000 was linked: this is not a call site"),
-            (0x70000, "executed an instruction at 0x70000, which is outside of the kernel's text")):
+        for address, word, words in (
+            (TEXT + 8, 0x13, "at wl_a+0x8, where 00000000 was linked: this is not a call site"),
+            (TEXT + 10, 0x73, "at wl_a+0xa (ecall) that is not a whole word"),
+            (TEXT + 14, 0x9002, "at wl_a+0xe (ebreak) that is not a whole word"),
+            (TEXT + 12, 0, "at wl_a+0xc (unimp) that is not a whole word"),
+            (0x70000, 0x13,
+             "executed an instruction at 0x70000, which is outside of the kernel's text")):
             e = self.evidence("riscv64")
-            e.truth.foreign = [record(Kind.FOREIGN, address, word=0x13)]
+            e.truth.foreign = [record(Kind.FOREIGN, address, word=word)]
             self.assert_finding(integrity.as_linked(e), words)
             e.truth.foreign = []
             self.assertIsNone(integrity.as_linked(e))

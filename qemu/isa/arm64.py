@@ -1,6 +1,7 @@
 """arm64: see qemu/isa/riscv64.py, which says what each of these is."""
 
 import re
+from collections.abc import Iterable
 
 from qemu.isa.common import (ARGUMENT_REGISTERS, LOADS, MASK64, STORES, Change, Forms, Way, Words,
                              flipped, signed)
@@ -157,6 +158,9 @@ class Arm64Isa:
         (0xFFFFF01F, 0xD503301F), *((0xFFFFFFE0, 0xD50B7020 | n << 8) for n in (5, 10, 11, 14)),
         (0xFFFFFBFF, 0xD508711F), (0xFFF00000, 0xD5300000), (0xFFFFF0DF, 0xD50340DF),
         (0xFFFFFFC0, 0xD51B4200), (0xFFFFF01F, 0xD503201F), (0xFFE0001F, 0xD4200000))
+
+    def beginnings(self, text: bytes, at: int, known: Iterable[int]) -> set[int]:
+        return {*range(at + -at % 4, at + len(text), 4)}
 
     def idle(self, number: int) -> int:
         return 0xD503201F | (40 + number % 88) << 5

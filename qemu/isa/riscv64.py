@@ -1,9 +1,19 @@
 """riscv64: see qemu/isa/__init__.py."""
 
 import re
+from collections.abc import Iterable
 
 from qemu.isa.common import (ARGUMENT_REGISTERS, MASK64, MIB, Change, Forms, Way, Words, flipped,
                              signed)
+
+# Jumps that hold the distance: (mask, value, bits of the distance, where these are). A run of bits
+# is (lowest bit in the instruction, how many, lowest bit in the distance).
+DIRECT_JUMPS = (
+    (0x7F, 0x6F, 21, ((21, 10, 1), (20, 1, 11), (12, 8, 12), (31, 1, 20))),  # jal
+    (0x7F, 0x63, 13, ((8, 4, 1), (25, 6, 5), (7, 1, 11), (31, 1, 12))),  # beq and the like
+    (0xE003, 0xA001, 12, ((3, 3, 1), (11, 1, 4), (2, 1, 5), (7, 1, 6), (6, 1, 7), (9, 2, 8),
+                          (8, 1, 10), (12, 1, 11))),  # c.j
+    (0xC003, 0xC001, 9, ((3, 2, 1), (10, 2, 3), (2, 1, 5), (5, 2, 6), (12, 1, 8))))  # c.beqz, bnez
 
 
 class Riscv64Isa:
@@ -191,6 +201,38 @@ class Riscv64Isa:
     # The exceptions: fences, reading a system register, masking interrupts, waiting, a breakpoint.
     permitted: Forms = ((0x707F, 0x0F), (0x707F, 0x100F), (0xFF07F, 0x2073),
                         (0xFFF0207F, 0x10002073), (0xFFFFFFFF, 0x10500073), (0xFFFFFFFF, brk))
+
+    def beginnings(self, text: bytes, at: int, known: Iterable[int]) -> set[int]:
+        """
+        The addresses in @text, which is at @at, where an instruction may begin. There may be
+        compressed code, so these need not be multiples of 4.
+
+        They are all multiples of 4, the @known ones, and from each of these the next instruction
+        and the target of a direct jump. So the second half of an instruction is not among them,
+        unless something leads there. What is missing is the target of a jump whose address was
+        calculated, or of one between two texts that no relocation says. When a CPU goes there, the
+        observer finds an instruction that is not a whole word of the text (is_ours() in
+        qemu/observer.c).
+        """
+        found, todo = set[int](), [*range(at + -at % 4, at + len(text), 4), *known]
+        while todo:
+            address = todo.pop()
+            offset = address - at
+            if address % 2 or address in found or not 0 <= offset <= len(text) - 2:
+                continue
+            found.add(address)
+            word = int.from_bytes(text[offset:offset + 4], "little")
+            todo += [address + (4 if word & 3 == 3 else 2), *self._leads_to(address, word)]
+        return found
+
+    @staticmethod
+    def _leads_to(address: int, word: int) -> list[int]:
+        """The target of a direct jump."""
+        for mask, value, bits, places in DIRECT_JUMPS:
+            if word & mask == value:
+                distance = sum((word >> low & (1 << count) - 1) << to for low, count, to in places)
+                return [(address + signed(distance, bits)) & MASK64]
+        return []
 
     def idle(self, number: int) -> int:
         """One of the instructions without effect that are not the nop."""
