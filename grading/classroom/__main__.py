@@ -174,7 +174,7 @@ def seeds(options: argparse.Namespace) -> list[str]:
 def key_of(manifest: dict[str, Any], taken: Taken) -> str:
     files = [f"{name}\0".encode() + data for name, data in sorted(taken.files.items())]
     return tree.digest(
-        json.dumps(manifest, sort_keys=True).encode(), taken.refused.encode(), *files)
+        json.dumps(manifest, sort_keys=True).encode(), taken.why.encode(), *files)
 
 
 def take(options: argparse.Namespace, manifest: dict[str, Any],
@@ -230,7 +230,7 @@ def write_jobs(options: argparse.Namespace, manifest: dict[str, Any], entries: l
         if entry.taken.refused or not entry.taken.files:
             state = one.REFUSED if entry.taken.refused else one.NOTHING
             one.write(options.out, key, one.without_grade(key, options.lab, possible(options.lab),
-                                                          state, entry.taken.refused))
+                                                          state, entry.taken.why))
             del todo[key]
             continue
         files = {name: base64.b64encode(data).decode() for name, data in entry.taken.files.items()}
@@ -399,6 +399,9 @@ def run(options: argparse.Namespace) -> int:
     for entry in entries:
         if entry.taken.refused:
             print(f"refused: {entry.submission.student}, {entry.taken.refused}")
+        elif entry.taken.why:
+            why = entry.taken.why.partition("\n")[0]
+            print(f"nothing handed in: {entry.submission.student}, {why}")
     if not options.alone and not any(entry.taken.files or entry.taken.refused for entry in entries):
         print(f"grade-class: no submission has a file of lab {options.lab}: are LAB and IN right?",
               file=sys.stderr)

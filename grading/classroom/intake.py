@@ -3,14 +3,16 @@ repository.
 
 Only the files that the lab's rubric.toml names are kept, and these as bytes: no name, link or
 device of an archive reaches the host's file system, and nothing that was handed in is run. The
-files may lie in a folder of any name, together: src/kern/... and src/labs/... . A malformed
-submission (a link in the place of a file, a file twice, a bomb) is refused, with a sentence that
-says why. Other files are ignored, and listed.
+files may lie in a folder of any name, together: src/kern/... and src/labs/... . Their names may be
+spelled as systems spell them (spellings.py), as long as only one file can be meant. A malformed
+submission (a link in the place of a file, two files that can be meant, a bomb) is refused, with a
+sentence that says why. Other files are ignored, and listed.
 """
 
 import base64
 import bz2
 import errno
+import filecmp
 import io
 import json
 import lzma
@@ -27,6 +29,8 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import IO
 
+from grading.classroom import spellings
+from grading.classroom.spellings import printable as printable
 from grading.verdict import Refused
 from kern.ftrace.tools import walls
 from kern.ftrace.tools.walls import NoWalls
@@ -35,6 +39,7 @@ from qemu import disk
 LARGEST = 256 << 10  # bytes of one file; the largest file of a solution has 13 KiB
 MEMBERS = 20_000  # files and folders that are looked at
 UNPACKED = 256 << 20  # bytes of an archive, unpacked
+DEEPEST = 100  # levels of folders in a folder
 CANDIDATES = 64  # files of a wanted name, in whatever folder
 SECONDS, MEMORY = 20, 1 << 30  # of processor time, and bytes, to read one submission
 PATIENCE = 120  # seconds of the clock, for each call of git: the host may be busy
@@ -56,6 +61,13 @@ class Taken:
     ignored_count: int = 0
     refused: str = ""
     committed: str = ""  # of a repository: the commit's date
+    # sentences: what was taken under another name, which files may be the missing ones
+    notes: list[str] = field(default_factory=list)
+
+    @property
+    def why(self) -> str:
+        """Why there is nothing to grade."""
+        return self.refused or ("" if self.files else "\n".join(self.notes))
 
 
 @dataclass(frozen=True)
@@ -68,10 +80,8 @@ class Member:
     read: Callable[[], bytes]  # at most LARGEST + 1 bytes
 
 
-def printable(text: str) -> str:
-    """A name that may be printed: one line, of limited length."""
-    return "".join(c if c.isprintable() else f"\\x{ord(c):02x}"
-                   for c in text[:200]) + ("..." if len(text) > 200 else "")
+class NoArchive(Refused):
+    """It is no tar and no zip."""
 
 
 # ---- what the members are ------------------------------------------------------------
@@ -94,7 +104,9 @@ class Unpacking(io.RawIOBase):
             data += more
         self._left -= len(data)
         if self._left < 0:
-            raise Refused(f"it has more than {UNPACKED >> 20} MiB, unpacked")
+            raise Refused(
+                f"it has more than {UNPACKED >> 20} MiB, unpacked, which is the limit; it was read "
+                f"to its byte {self._file.tell()}")
         return data
 
     def _some(self, size: int) -> bytes:
@@ -112,11 +124,12 @@ class Unpacking(io.RawIOBase):
 
 
 def of_tar(file: IO[bytes]) -> Iterator[Member]:
+    unpacking = Unpacking(file)
     try:
-        opened = tarfile.open(fileobj=Unpacking(file),  # type: ignore[arg-type]
+        opened = tarfile.open(fileobj=unpacking,  # type: ignore[arg-type]
                               mode="r|", errorlevel=0)
     except tarfile.ReadError as why:  # of its first member
-        raise Refused("it is no tar and no zip") from why
+        raise NoArchive("it is no tar and no zip") from why
     with opened as tar:
         for member in tar:
             if member.size > UNPACKED:  # tarfile would look for so many bytes
@@ -128,6 +141,11 @@ def of_tar(file: IO[bytes]) -> Iterator[Member]:
                 member.name, kind, member.size,
                 lambda m=member: tar.extractfile(m).read(  # type: ignore[misc, union-attr]
                     LARGEST + 1))
+    try:
+        while unpacking.read(1 << 16):  # what follows the tar's end may be a bomb, too
+            pass
+    except (zlib.error, lzma.LZMAError, OSError, EOFError):
+        pass  # its files were whole
 
 
 def of_zip(file: IO[bytes]) -> Iterator[Member]:
@@ -140,13 +158,27 @@ def of_zip(file: IO[bytes]) -> Iterator[Member]:
                          lambda i=info: archive.open(i).read(LARGEST + 1))  # type: ignore[misc]
 
 
-def of_folder(folder: Path) -> Iterator[Member]:
-    def unreadable(why: OSError) -> None:
-        raise why
+def walk(folder: Path) -> Iterator[tuple[str, list[str], list[str]]]:
+    """os.walk(), which follows no link. Raises OSError of what it cannot read, and Refused of a
+    folder that is too deep."""
+    todo = [(str(folder), 0)]
+    while todo:
+        at, depth = todo.pop()
+        with os.scandir(at) as found:
+            entries = sorted(found, key=lambda entry: entry.name)
+        folders = [entry.name for entry in entries if entry.is_dir(follow_symlinks=False)]
+        yield at, folders, [entry.name for entry in entries
+                            if not entry.is_dir(follow_symlinks=False)]
+        if folders and depth == DEEPEST:
+            raise Refused(f"its folders are more than {DEEPEST} levels deep, which is the limit: "
+                          f"{printable(os.path.join(os.path.relpath(at, folder), folders[0]))}")
+        todo += [(os.path.join(at, name), depth + 1) for name in reversed(folders)]
 
-    for at, folders, names in os.walk(folder, onerror=unreadable):  # follows no link
-        folders[:] = sorted(name for name in folders if name != ".git")
-        for name in sorted([*names, *(f for f in folders if os.path.islink(os.path.join(at, f)))]):
+
+def of_folder(folder: Path) -> Iterator[Member]:
+    for at, folders, names in walk(folder):
+        folders[:] = [name for name in folders if name != ".git"]
+        for name in names:
             path = os.path.join(at, name)
             found = os.lstat(path)
             kind = FILE if stat.S_ISREG(found.st_mode) else OTHER
@@ -185,7 +217,9 @@ def plain(repository: Path) -> None:
     other end."""
     files = [repository / name for name in ("HEAD", "packed-refs", "shallow")]
     for within in ("refs", "objects/info"):
-        for count, (at, folders, names) in enumerate(os.walk(repository / within)):
+        if not (repository / within).is_dir():
+            continue
+        for count, (at, folders, names) in enumerate(walk(repository / within)):
             files += [Path(at, name) for name in [*folders, *names]]
             if count > MEMBERS or len(files) > MEMBERS:
                 raise Refused(f"its .git has more than {MEMBERS} references")
@@ -210,76 +244,116 @@ def commit_of(repository: Path, tag: str, before: str) -> str:
 
 # ---- what is taken -----------------------------------------------------------------
 
-def parts(path: str) -> list[str]:
-    return [part for part in path.split("/") if part not in ("", ".")]
+@dataclass(frozen=True)
+class Candidate:
+    """A file that may be a wanted one."""
+
+    name: str  # of the wanted one
+    folder: tuple[str, ...]  # in which its kern/ is
+    same_case: bool
+    member: Member
+    data: bytes  # none if it is too large, or no file
+
+    @property
+    def content(self) -> tuple[str, int, bytes]:
+        return self.member.kind, self.member.size, self.data
 
 
 def take(members: Iterator[Member], wanted: tuple[str, ...]) -> Taken:
     """The wanted files. Raises Refused."""
-    taken, found, count = Taken(), list[tuple[list[str], Member, bytes]](), 0
+    taken, found, seen, count = Taken(), list[Candidate](), list[str](), 0
+
+    def ignore(member: Member) -> None:
+        taken.ignored_count += 1
+        taken.ignored = [*taken.ignored, printable(member.path)][:SHOWN]
+
     names = {name: name.split("/") for name in wanted}
     for member in members:
         count += 1
         if count > MEMBERS:
             raise Refused(f"it has more than {MEMBERS} files and folders")
-        at = parts(member.path)
-        if member.kind != FOLDER and ".." not in at and not member.path.startswith("/") and any(
-                at[-len(name):] == name for name in names.values()):
-            if len(found) == CANDIDATES:
-                raise Refused(
-                    f"it has more than {CANDIDATES} files of the names that the lab asks for")
-            found.append((at, member,
-                          member.read() if member.kind == FILE and member.size <= LARGEST else b""))
-        elif member.kind != FOLDER:
-            taken.ignored_count += 1
-            if len(taken.ignored) < SHOWN:
-                taken.ignored.append(printable(member.path))
-    chosen = _folder([at[:-len(name)] for at, _, _ in found for name in names.values()
-                      if at[-len(name):] == name])
-    for name, ends in names.items():
-        if here := [(member, data) for at, member, data in found if at == [*chosen, *ends]]:
+        at = spellings.parts(member.path)
+        if member.kind == FOLDER or spellings.is_added(at) or (spellings.is_folder(member.path)
+                                                               and not member.size):
+            continue
+        if len(seen) < spellings.LOOKED_AT:
+            seen.append(member.path)
+        meant = {name: same_case for name, ends in names.items()
+                 for means, same_case in [spellings.means(at, ends)] if means}
+        if not meant:
+            ignore(member)
+            continue
+        if len(found) == CANDIDATES:
+            raise Refused(f"it has more than {CANDIDATES} files of the names that the lab asks for")
+        name = max(meant, key=lambda name: len(names[name]))
+        data = member.read() if member.kind == FILE and member.size <= LARGEST else b""
+        found.append(Candidate(name, (*at[:-len(names[name])],), meant[name], member, data))
+    as_written = {(one.name, one.folder) for one in found if one.same_case}
+    meant_ones = [one for one in found
+                  if one.same_case or (one.name, one.folder) not in as_written]
+    chosen = _folder(meant_ones)
+    for name in names:
+        here = [one for one in meant_ones if one.name == name and one.folder == chosen]
+        if here:
             taken.files[name] = _checked(name, here)
+            if spellings.parts(here[0].member.path)[len(chosen):] != names[name]:
+                taken.notes.append(f"{printable(here[0].member.path)} was taken as {name}")
         else:
             taken.missing.append(name)
-    for at, member, _ in found:
-        if at[:len(chosen)] != chosen or "/".join(at[len(chosen):]) not in names:
-            taken.ignored_count += 1
-            taken.ignored = [*taken.ignored, printable(member.path)][:SHOWN]
+    for one in found:
+        if one.folder != chosen or one not in meant_ones:
+            ignore(one.member)
+    used = {one.member.path for one in found}
+    taken.notes += spellings.nearest((name for name in seen if name not in used), taken.missing)
+    if not taken.files:
+        taken.notes += [f"{printable(name)} is not unpacked: hand in one archive of files"
+                        for name in seen if spellings.ARCHIVE.search(name)][:SHOWN]
+        taken.notes += [spellings.unread(name) for name in seen if spellings.UNREAD.search(name)
+                        or spellings.DOCUMENT.search(name)][:SHOWN]
+    if not taken.files and not taken.notes:
+        shown = ", ".join(map(printable, seen[:5])) + (", ..." if len(seen) > 5 else "")
+        taken.notes.append(f"{f'it has {shown}' if seen else 'it has no file'}; what is graded is "
+                           f"{', '.join(wanted)}")
     return taken
 
 
-def _folder(folders: list[list[str]]) -> list[str]:
-    """The folder whose kern/... is meant: the uppermost, if it is the only one there."""
-    uppermost = [folder for folder in folders if len(folder) == min(map(len, folders))]
-    different = sorted({"/".join(folder) for folder in uppermost})
-    if len(different) > 1:
+def _folder(found: list[Candidate]) -> tuple[str, ...]:
+    """The folder whose kern/... is meant: the uppermost, if all others there have the same files.
+    """
+    depth = min((len(one.folder) for one in found), default=0)
+    uppermost = sorted({one.folder for one in found if len(one.folder) == depth})
+    contents = [{(one.name, one.content) for one in found if one.folder == folder}
+                for folder in uppermost]
+    if any(of != contents[0] for of in contents):
+        raise Refused(f"the lab's files are in several folders: "
+                      f"{', '.join(printable('/'.join(folder)) for folder in uppermost[:5])}, and "
+                      f"are not the same there")
+    return uppermost[0] if uppermost else ()
+
+
+def _checked(name: str, here: list[Candidate]) -> bytes:
+    first, *more = here
+    if any(one.content != first.content for one in more):
         raise Refused(
-            f"the lab's files are in several folders: {', '.join(map(printable, different[:5]))}")
-    return uppermost[0] if uppermost else []
-
-
-def _checked(name: str, here: list[tuple[Member, bytes]]) -> bytes:
-    (member, data), *more = here
-    if more:
-        raise Refused(f"{name} is there {len(here)} times")
+            f"{name} is there {len(here)} times, and not with the same content: "
+            f"{', '.join(printable(one.member.path) for one in here[:5])}")
+    member, data = first.member, first.data
     if member.kind != FILE:
         raise Refused(f"{name} is a link or a device, or encrypted, and not a file")
     if max(member.size, len(data)) > LARGEST:
         raise Refused(f"{name} has {member.size} bytes, and may have {LARGEST}")
-    try:
-        text = data.decode()
-    except UnicodeDecodeError as where:
-        raise Refused(f"{name} is not UTF-8, at byte {where.start}") from where
-    if "\0" in text:
+    if data.startswith((b"\xff\xfe", b"\xfe\xff")):
+        raise Refused(f"{name} is text in UTF-16, which no compiler reads: save it as UTF-8")
+    if b"\0" in data:
         raise Refused(f"{name} has a NUL character")
     return data
 
 
 def archive(path: Path) -> bool:
     """Is it a tar or a zip, by its name or by its content?"""
-    named = re.search(r"\.(tar(\.\w+)?|tgz|tbz2?|txz|zip)$", path.name, re.IGNORECASE)
-    return path.is_file() and not path.is_symlink() and (
-        named is not None or zipfile.is_zipfile(path) or _begins_like_a_tar(path))
+    return path.is_file() and not path.is_symlink() and not spellings.is_unread(path) and (
+        spellings.ARCHIVE.search(path.name) is not None or zipfile.is_zipfile(path)
+        or _begins_like_a_tar(path))
 
 
 def _begins_like_a_tar(path: Path) -> bool:
@@ -292,6 +366,14 @@ def _begins_like_a_tar(path: Path) -> bool:
         return True
     except Exception:  # pylint: disable=broad-except  # a malformed file may raise anything
         return False
+
+
+def several(archives: list[Path]) -> str:
+    """What is said of these archives, if they are not all the same, or ''."""
+    if all(filecmp.cmp(archives[0], other, shallow=False) for other in archives[1:]):
+        return ""
+    names = ", ".join(printable(path.name) for path in archives[:5])
+    return f"it has {len(archives)} archives that are not the same: {names}"
 
 
 def bare(path: Path) -> bool:
@@ -317,16 +399,28 @@ def read(path: Path, wanted: tuple[str, ...], tag: str = "", before: str = "") -
         return taken
     if path.is_dir():
         taken = take(of_folder(path), wanted)
-        inside = [file for file in sorted(path.iterdir()) if archive(file)]
-        if taken.files or not inside:
+        if taken.files:
             return taken
-        if len(inside) > 1:
-            raise Refused(f"it has {len(inside)} archives, and none of the lab's files beside them")
+        entries = [of for of in sorted(path.iterdir()) if not spellings.is_added([of.name])]
+        inside = [of for of in entries if archive(of)]
+        if not inside:
+            for of in filter(spellings.is_unread, entries):
+                raise Refused(spellings.unread(of.name))
+            return taken
+        if why := several(inside):
+            raise Refused(f"{why}, and none of the lab's files beside them")
         path = inside[0]
+    if spellings.is_unread(path):
+        raise Refused(spellings.unread(path.name))
     with open(os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK), "rb") as file:
         is_zip = file.read(2) == b"PK"
         file.seek(0)
-        return take(of_zip(file) if is_zip else of_tar(file), wanted)
+        try:
+            return take(of_zip(file) if is_zip else of_tar(file), wanted)
+        except NoArchive as why:
+            near = spellings.nearest([path.name], list(wanted))
+            raise Refused("; ".join([f"{printable(path.name)}: it is no tar and no zip", *near])
+                          ) from why
 
 
 # ---- in a process of its own -----------------------------------------------------------

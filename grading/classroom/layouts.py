@@ -19,7 +19,8 @@ from pathlib import Path
 
 import yaml  # type: ignore[import]
 
-from grading.classroom.intake import archive, printable
+from grading.classroom import spellings
+from grading.classroom.intake import archive, printable, several
 from kern.ftrace.tools.walls import NoWalls
 
 GRADESCOPE, MOODLE, CANVAS = "Gradescope's export", "Moodle's download", "Canvas's download"
@@ -52,9 +53,10 @@ def find(folder: Path) -> Class:
     """What this folder holds. The order is that of the names. An entry whose name begins with a dot
     is nobody's."""
     entries = sorted(folder.iterdir())
-    hidden = [printable(path.name) for path in entries if path.name.startswith(".")]
-    found = _found(folder, [path for path in entries if not path.name.startswith(".")])
-    return replace(found, ignored=[*found.ignored, *hidden])
+    hidden = [path for path in entries
+              if path.name.startswith(".") or spellings.is_added([path.name])]
+    found = _found(folder, [path for path in entries if path not in hidden])
+    return replace(found, ignored=[*found.ignored, *(printable(path.name) for path in hidden)])
 
 
 def _found(folder: Path, entries: list[Path]) -> Class:
@@ -69,8 +71,12 @@ def _found(folder: Path, entries: list[Path]) -> Class:
         return _of_platform(MOODLE, entries, OF_MOODLE)
     handed_in = [path for path in entries
                  if path.is_dir() and not path.is_symlink() or archive(path)]
+    # a report beside a student's archive is no second submission
+    stems = {_stem(path) for path in handed_in}
+    handed_in += [path for path in entries
+                  if spellings.is_unread(path) and _stem(path) not in stems]
     of_name: dict[str, list[Path]] = {}
-    for path in handed_in:
+    for path in sorted(handed_in):
         of_name.setdefault(_stem(path), []).append(path)
     twice = {paths[0].name: f"there are {len(paths)} submissions of this name: "
              f"{', '.join(printable(path.name) for path in paths)}" for paths in of_name.values()
@@ -88,8 +94,7 @@ def alone(path: Path) -> Class:
 
 
 def _stem(path: Path) -> str:
-    return path.name if path.is_dir() else re.sub(r"\.(tar(\.\w+)?|tgz|tbz2?|txz|zip)$", "",
-                                                  path.name, flags=re.IGNORECASE)
+    return path.name if path.is_dir() else spellings.stem(path.name)
 
 
 def _class(layout: str, found: list[tuple[str, str, Path, bool | None]], ignored: list[Path],
@@ -137,7 +142,8 @@ def _gradescope(entries: list[Path], metadata: Path) -> Class:
 
 
 def _of_platform(layout: str, entries: list[Path], form: re.Pattern[str]) -> Class:
-    """A student may have several files here: what was handed in is the archive among them."""
+    """A student may have several files here: what was handed in is the archive among them, also
+    one that is not read."""
     files: dict[str, list[tuple[re.Match[str], Path]]] = {}
     for path in entries:
         if found := form.fullmatch(path.name):
@@ -145,9 +151,11 @@ def _of_platform(layout: str, entries: list[Path], form: re.Pattern[str]) -> Cla
     kept: list[tuple[str, str, Path, bool | None]] = []
     refused = {}
     for ident, of in files.items():
-        m, path = next((one for one in of if archive(one[1])), of[0])
+        m, path = next((one for can in (archive, spellings.is_unread)
+                        for one in of if can(one[1])), of[0])
         kept.append((m["name"], ident, path, bool(m["late"]) if layout == CANVAS else None))
-        if (archives := sum(archive(path) for _, path in of)) > 1:
-            refused[path.name] = f"it has {archives} archives"
+        archives = [path for _, path in of if archive(path)]
+        if archives and (why := several(archives)):
+            refused[path.name] = why
     return _class(layout, sorted(kept, key=lambda of: of[0]) if layout == CANVAS else kept,
                   [path for path in entries if path not in {k[2] for k in kept}], refused=refused)

@@ -1,7 +1,7 @@
 """Attacks on a class's grade that need no boot, each with the verdict that it must get. What is
 elsewhere:
 
-    archives, names, links, devices, bombs, bad UTF-8    test_intake.py
+    archives, names, links, devices, bombs, encodings    test_intake.py
     files of the host, memory, time, output, messages    kern/ftrace/tests/test_walls.py
     sections, symbols, instructions of an object         test_handed_in.py
     panics, silence, floods, reboots, early power-off    test_machine.py
@@ -155,15 +155,14 @@ class HandedIn(unittest.TestCase):
                       self.take(bytes(data), "lab3.zip").refused)
 
     def test_names_of_other_systems(self) -> None:
+        """Letters that only look the same are others; what Windows drops is spellings.py's."""
         names = [
-            PATCH.replace("/", "\\"), "C:\\" + PATCH,
-            PATCH.upper(), PATCH + " ", PATCH + ".",
-            PATCH.replace("p", "\u0440"),
-            PATCH.replace("c", "c\u0327")
+            PATCH.replace("p", "\u0440"), PATCH.replace("c", "c\u0327"), PATCH + "\u200b",
+            PATCH.replace("k", "\u212a"), PATCH + ":stream"
         ]
-        for got in (self.take(tar([(name, b"x\n") for name in names])),
-                    self.take(zipped([(name, b"x\n") for name in names]), "lab3.zip")):
-            self.assertEqual((got.files, got.refused, got.ignored_count), ({}, "", len(names)))
+        for name in names:
+            got = self.take(tar([(name, b"x\n")]))
+            self.assertEqual((got.files, got.refused, got.ignored_count), ({}, "", 1), name)
 
     def test_a_folder_in_the_place_of_a_file(self) -> None:
         (self.ann / PATCH).mkdir(parents=True)
@@ -176,10 +175,10 @@ class HandedIn(unittest.TestCase):
         self.assertEqual((got.files, max(map(len, got.ignored))), ({PATCH: b"x\n"}, 203))
 
     def test_text_in_other_encodings(self) -> None:
-        for data in ("int x;\n".encode("utf-16"), b"\xc0\xaf", b"\xed\xa0\x80", b"\xf5\x80\x80\x80",
-                     "int x;\n".encode("utf-32")):
+        for code in ("utf-16", "utf-16-le", "utf-32", "utf-32-be"):
             self.assertRegex(
-                self.take(tar([(PATCH, data)])).refused, "is not UTF-8|has a NUL character")
+                self.take(tar([(PATCH, "int x;\n".encode(code))])).refused,
+                "is text in UTF-16|has a NUL character")
 
     def test_many_headers_before_one_file(self) -> None:
         out = io.BytesIO()

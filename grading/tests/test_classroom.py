@@ -15,6 +15,7 @@ import os
 import shutil
 import signal
 import subprocess
+import tarfile
 import tempfile
 import time
 import unittest
@@ -893,6 +894,37 @@ class Whole(WithFolder):
         self.assertIn("grade-class: no submission has a file of lab 3: are LAB and IN right?\n",
                       said)
         self.assertNotIn("are LAB and IN right", self.run_main(self.full_marks, "--alone")[1])
+
+    def test_each_submission_has_a_row_that_says_what_was_seen(self) -> None:
+        shutil.rmtree(self.folder / "in/bo")
+        at = self.folder / "in"
+        (at / "bo").mkdir()
+        (at / "bo/patch.c").write_text("int bo;\n")
+        (at / "cy.rar").write_bytes(b"Rar!\x1a\x07\x01")
+        with tarfile.open(at / "di.tar", "w") as file:
+            info = tarfile.TarInfo(self.NAME.upper() + "\x1b[2J<script>")
+            for info in (info, tarfile.TarInfo(self.NAME.upper())):
+                file.addfile(info, io.BytesIO(b""))
+        (at / "ann" / self.NAME).write_bytes("/* déjà vu */ int ann;\n".encode("cp1252"))
+        status, said = self.run_main(self.full_marks)
+        self.assertEqual(status, 0, said)
+        with (self.out / "class.csv").open(newline="") as table:
+            why = {row["student"]: (row["state"], row["first error"])
+                   for row in csv.DictReader(table)}
+        unread = "cy.rar: an archive of this kind is not read; hand in a .zip or .tar.gz"
+        near = f"patch.c: did you mean {self.NAME}?"
+        self.assertEqual((why["bo"], why["cy"]),
+                         (("nothing handed in", near), ("refused", unread)))
+        self.assertEqual((why["ann"][0], why["di"][0]), ("graded", "graded"))
+        self.assertIn(f"\nnothing handed in: bo, {near}\nrefused: cy, {unread}\n", said)
+        for page in (self.out / "index.html", self.out / "students/di/feedback.html",
+                     self.out / "students/di/feedback.md"):
+            text = page.read_text()
+            self.assertIn(f"{self.NAME.upper()} was taken as {self.NAME}", text)
+            self.assertNotIn("\x1b", text)
+        self.assertIn("\\x1b[2J&lt;script&gt;", (self.out / "index.html").read_text())
+        for page in (self.out / "index.html", self.out / "students/bo/feedback.md"):
+            self.assertIn(near, page.read_text())
 
     def test_an_empty_class_is_refused(self) -> None:
         folder = self.folder / "empty"

@@ -22,7 +22,7 @@ from pathlib import Path
 from unittest.mock import patch
 
 from grading.classroom import __main__ as main
-from grading.classroom import intake, layouts, tree
+from grading.classroom import intake, layouts, spellings, tree
 from grading.classroom.intake import Taken, taken
 from grading.tests.needs import user_namespaces
 from kern.ftrace.tools import walls
@@ -242,10 +242,18 @@ class Intake(unittest.TestCase):
     def test_a_file_twice(self) -> None:
         self.refused(tar([(PATCH, b"one\n"), (f"./{PATCH}", b"two\n")]),
                      f"{PATCH} is there 2 times")
-        self.refused(tar([(f"a/{PATCH}", b""), (f"b/{PATCH}", b"")]), "in several folders: a, b")
+        self.refused(tar([(PATCH, b"one\n"), (f"./{PATCH}", b"two\n")]),
+                     f"{PATCH} is there 2 times, and not with the same content: {PATCH}, ./{PATCH}")
+        self.refused(tar([(f"a/{PATCH}", b""), (f"b/{PATCH}", b"x")]), "in several folders: a, b")
+        self.refused(tar([(f"a/{PATCH}", b""), (f"b/{CALLER}", b"")]), "in several folders: a, b")
+        same = self.take(tar([(f"{at}/{name}", b"") for at in "ab" for name in BOTH]))
+        self.assertEqual((same.files, same.ignored_count), (dict.fromkeys(BOTH, b""), 2))
 
     def test_paths_that_leave_the_archive(self) -> None:
-        outside = [f"../../{PATCH}", f"/{PATCH}", f"a/../{PATCH}", "../../../../etc/cron.d/x"]
+        outside = [
+            f"../../{PATCH}", f"a/../{PATCH}", "../../../../etc/cron.d/x", f"..\\{PATCH}",
+            f"C:\\a\\..\\{PATCH}"
+        ]
         got = self.take(tar([(name, b"x\n") for name in outside]))
         self.assertEqual((got.files, got.ignored), ({}, outside))
         self.assertEqual([path.name for path in self.folder.iterdir()], ["lab3.tar"])
@@ -256,8 +264,13 @@ class Intake(unittest.TestCase):
                 form=tarfile.GNU_FORMAT))
         self.assertEqual(got.ignored, ["a\\x0ab\\x1b[2J", "<script>", "\\xdcff\\xdcfe"])
 
+    def test_bytes_that_are_no_utf_8_are_kept(self) -> None:
+        """An accent in a comment, as Windows wrote it for decades."""
+        for data in (b"/* d\xe9j\xe0 vu */\n", b"\xef\xbb\xbfint x;\r\n", b"int \xff;\n"):
+            self.assertEqual(self.take(tar([(PATCH, data)])).files, {PATCH: data})
+
     def test_text_that_is_none(self) -> None:
-        self.refused(tar([(PATCH, b"int \xff;\n")]), "is not UTF-8, at byte 4")
+        self.refused(tar([(PATCH, "int x;".encode("utf-16"))]), "is text in UTF-16")
         self.refused(tar([(PATCH, b"int\0x;\n")]), "has a NUL character")
 
     def test_a_file_that_is_too_large_or_cut_off(self) -> None:
@@ -275,6 +288,30 @@ class Intake(unittest.TestCase):
         with zipfile.ZipFile(bomb, "w", zipfile.ZIP_DEFLATED) as file:
             file.writestr(PATCH, bytes(64 << 20))
         self.refused(bomb.getvalue(), f"{PATCH} has {64 << 20} bytes", "lab3.zip")
+
+    def test_zeros_after_a_tar_s_end_are_a_bomb_too(self) -> None:
+        with patch.object(intake, "UNPACKED", 1 << 20):
+            for before in (b"", tar(list(BOTH.items()))):
+                self.refused(gzip.compress(before + bytes(8 << 20)),
+                             "it has more than 1 MiB, unpacked, which is the limit; it was read to "
+                             "its byte ", "lab3.tar.gz")
+        self.assertEqual(self.take(tar(list(BOTH.items())) + b"more").files, BOTH)
+
+    def test_a_folder_that_is_too_deep(self) -> None:
+        for deep, refused in ((intake.DEEPEST, False), (intake.DEEPEST + 1, True), (1500, True)):
+            (self.folder / "ann").mkdir()
+            at = os.open(self.folder / "ann", os.O_RDONLY)
+            for _ in range(deep):
+                os.mkdir("d", dir_fd=at)
+                below = os.open("d", os.O_RDONLY, dir_fd=at)
+                os.close(at)
+                at = below
+            os.close(at)
+            said = taken(self.folder / "ann", WANTED).refused
+            self.assertEqual(said.partition(": d/d/d/")[0],
+                             "its folders are more than 100 levels deep, which is the limit"
+                             if refused else "")
+            subprocess.run(["rm", "-r", self.folder / "ann"], check=True)
 
     def test_a_pax_header_that_claims_a_terabyte(self) -> None:
         def change(info: tarfile.TarInfo) -> None:
@@ -309,6 +346,100 @@ class Intake(unittest.TestCase):
         with patch.object(intake, "read", lambda *_: os.abort()):
             self.refused(b"", "takes more than")
 
+    # ---- names that systems change ----
+
+    def test_each_change_of_the_table(self) -> None:
+        for who, _, _, example in spellings.CHANGES:
+            self.assertEqual(spellings.plain(example), "mcount.S", who)
+        for name in ("mcount.S", "core", "riscv64", "fgraph_one.c", "kprobe_hit.c", "(1)", "-1"):
+            self.assertEqual(spellings.plain(name), name)
+
+    def test_a_file_is_known_by_what_systems_make_of_its_name(self) -> None:
+        folder, _, last = PATCH.rpartition("/")
+        names = [example.replace("mcount.S", last).replace("mcount", "patch").replace(".S", ".c")
+                 for _, _, _, example in spellings.CHANGES]
+        for name in [
+            *(f"{folder}/{name}" for name in names), PATCH.replace("/", "\\"),
+            f"C:\\Users\\ann\\{PATCH}", f"/home/ann/callsite/{PATCH}", f"home/ann/lab 3/{PATCH}",
+            PATCH.upper(), f"{folder.upper()}/{last}", f"{folder}/patch.C",
+            PATCH.replace("ftrace", "ftrace (1)"), f"lab3 - Copy/{PATCH}",
+        ]:
+            for got in (self.take(tar([(name, b"x\n")])),
+                        self.take(zipped([(name, b"x\n")]), "lab3.zip")):
+                self.assertEqual((got.files, got.refused), ({PATCH: b"x\n"}, ""), name)
+                exact = spellings.parts(name)[-4:] == PATCH.split("/")
+                self.assertEqual(got.notes[:1], [] if exact else [f"{name} was taken as {PATCH}"])
+
+    def test_windows_folders_in_a_zip(self) -> None:
+        got = self.take(zipped([("kern\\", b""), *(
+            (name.replace("/", "\\"), data) for name, data in BOTH.items())]), "lab3.zip")
+        self.assertEqual((got.files, got.ignored_count, got.notes), (BOTH, 0, []))
+
+    def test_two_files_that_can_be_meant(self) -> None:
+        copy, upper = PATCH.replace("patch.c", "patch (1).c"), PATCH.upper()
+        self.refused(tar([(PATCH, b"one\n"), (copy, b"two\n")]),
+                     f"{PATCH} is there 2 times, and not with the same content: {PATCH}, {copy}")
+        other = PATCH.replace("patch", "Patch")
+        self.refused(tar([(other, b"one\n"), (upper, b"two\n")]),
+                     f"{PATCH} is there 2 times, and not with the same content: {other}, {upper}")
+        self.assertEqual(self.take(tar([(PATCH, b"x\n"), (copy, b"x\n")])).files, {PATCH: b"x\n"})
+        # gcc -save-temps makes mcount_caller.s of mcount_caller.S
+        got = self.take(tar([*BOTH.items(), (CALLER.replace(".S", ".s"), b"# 1\n")]))
+        self.assertEqual((got.files, got.ignored), (BOTH, [CALLER.replace(".S", ".s")]))
+
+    def test_what_systems_add_is_nobody_s(self) -> None:
+        added = [f"__MACOSX/{PATCH}", f"__MACOSX/._{PATCH}", PATCH.replace("patch", "._patch"),
+                 "kern/.DS_Store", "Thumbs.db", "kern/desktop.ini"]
+        got = self.take(zipped([*BOTH.items(), *((name, b"\0") for name in added)]), "lab3.zip")
+        self.assertEqual(got, Taken(BOTH))
+        (self.folder / "ann").mkdir()
+        (self.folder / "ann/lab3.tar").write_bytes(tar(list(BOTH.items())))
+        (self.folder / "ann/._lab3.tar").write_bytes(b"Mac OS X")
+        self.assertEqual(taken(self.folder / "ann", WANTED).files, BOTH)
+
+    def test_what_was_seen_and_what_was_expected_is_said(self) -> None:
+        said: list[tuple[list[str], str]] = [
+            (["patch.c"], f"patch.c: did you mean {PATCH}?"),
+            ([PATCH.replace("patch", "pacth")],
+             f"{PATCH.replace('patch', 'pacth')}: did you mean {PATCH}?"),
+            (["a/core/PATCH.c.txt", "x"], f"a/core/PATCH.c.txt: did you mean {PATCH}?"),
+            (["caller.S"], f"caller.S: did you mean {CALLER}?"),
+            (["b\x1b[2J/patch.c"], f"b\\x1b[2J/patch.c: did you mean {PATCH}?"),
+            (["README", "x"], f"it has README, x; what is graded is {PATCH}, {CALLER}"),
+            ([], f"it has no file; what is graded is {PATCH}, {CALLER}"),
+            (["in/lab3.zip"], "in/lab3.zip is not unpacked: hand in one archive of files"),
+            (["a.7z"], "a.7z: an archive of this kind is not read; hand in a .zip or .tar.gz")]
+        for names, why in said:
+            got = self.take(tar([(name, b"") for name in names]))
+            self.assertEqual((got.files, got.refused, got.why), ({}, "", why))
+        got = self.take(tar([(PATCH, b""), ("arm64/mcount_caler.S", b"")]))
+        self.assertEqual((got.missing, got.notes, got.why),
+                         ([CALLER], [f"arm64/mcount_caler.S: did you mean {CALLER}?"], ""))
+        both = ("kern/ftrace/riscv64/mcount.S", "kern/ftrace/arm64/mcount.S")
+        (self.folder / "bo_18_202_mcount-1.S").write_bytes(b"\tret\n")
+        self.assertEqual(
+            taken(self.folder / "bo_18_202_mcount-1.S", both).refused,
+            f"bo_18_202_mcount-1.S: it is no tar and no zip; bo_18_202_mcount-1.S: did you mean "
+            f"{both[0]} or {both[1]}?")
+
+    def test_a_thousand_names_are_compared_in_time(self) -> None:
+        began = time.process_time()
+        spellings.nearest([f"{'patch.' * 40}{n}" for n in range(2000)], [PATCH] * 10)
+        self.assertLess(time.process_time() - began, intake.SECONDS / 2)
+
+    def test_a_kind_of_file_that_is_not_read(self) -> None:
+        for name, data in (("answer.rar", b""), ("answer.zip", b"Rar!\x1a\x07\x01"),
+                           ("a.7z", b"7z\xbc\xaf\x27\x1c"), ("answer.pdf", b"%PDF-1.7"),
+                           ("answer.docx", zipped([("word/document.xml", b"")]))):
+            why = f"{name}: an archive of this kind is not read; hand in a .zip or .tar.gz"
+            self.assertEqual(self.take(data, name).refused, why)
+            (self.folder / "ann").mkdir()
+            (self.folder / "ann" / name).write_bytes(data)
+            got = taken(self.folder / "ann", WANTED)
+            self.assertEqual((got.files, got.why), ({}, why))
+            shutil.rmtree(self.folder / "ann")
+        self.assertEqual(self.take(zipped(list(BOTH.items())), "a.rar").files, BOTH)
+
     # ---- what is no student's fault ----
 
     def test_what_this_machine_cannot_read_is_no_student_s_fault(self) -> None:
@@ -337,7 +468,7 @@ class Layouts(unittest.TestCase):
         with tempfile.TemporaryDirectory() as scratch:
             for name in names:
                 path = Path(scratch, name)
-                path.mkdir(parents=True) if name.endswith("/") else path.write_bytes(b"")
+                path.mkdir(parents=True) if name.endswith("/") else path.write_text(name)
             if metadata:
                 Path(scratch, "submission_metadata.yml").write_text(metadata)
             return layouts.find(Path(scratch))
@@ -404,9 +535,10 @@ class Layouts(unittest.TestCase):
                           ("Bo", "Bo", "1002", f"{of}lab3.tar", None)])
         self.assertEqual(found.ignored, [f"{of}README.txt", f"{of}notes.txt"])
         found = self.class_of(f"{of}lab2.tar", f"{of}lab3.tar")
-        self.assertEqual([s.refused for s in found.submissions], ["it has 2 archives"])
+        why = f"it has 2 archives that are not the same: {of}lab2.tar, {of}lab3.tar"
+        self.assertEqual([s.refused for s in found.submissions], [why])
         [entry] = main.take(argparse.Namespace(lab=3, tag="", before=None), {}, found)
-        self.assertEqual((entry.taken.files, entry.taken.refused), ({}, "it has 2 archives"))
+        self.assertEqual((entry.taken.files, entry.taken.refused), ({}, why))
 
     def test_canvas(self) -> None:
         """The second number is the file's, and all files of a student are of one submission."""
@@ -417,7 +549,22 @@ class Layouts(unittest.TestCase):
                           ("oneilann", "oneilann", "17", "oneilann_17_200_lab3.tar", False)])
         self.assertEqual(found.ignored, ["oneilann_17_201_notes.txt"])
         found = self.class_of("bo_18_202_lab2.tar", "bo_18_203_lab3.tar")
-        self.assertEqual([s.refused for s in found.submissions], ["it has 2 archives"])
+        self.assertEqual([s.refused for s in found.submissions], [
+            "it has 2 archives that are not the same: bo_18_202_lab2.tar, bo_18_203_lab3.tar"
+        ])
+
+    def test_a_kind_of_archive_that_is_not_read_has_a_row(self) -> None:
+        found = self.class_of("ann.rar", "bo.7z", "cy.zip", "cy.pdf", "di/", "di.docx", "eli.PDF",
+                              "notes.txt", "__MACOSX/", "._cy.zip")
+        self.assertEqual([(s.student, s.path.name) for s in found.submissions],
+                         [("ann", "ann.rar"), ("bo", "bo.7z"), ("cy", "cy.zip"), ("di", "di"),
+                          ("eli", "eli.PDF")])
+        self.assertEqual(found.ignored,
+                         ["cy.pdf", "di.docx", "notes.txt", "._cy.zip", "__MACOSX"])
+        found = self.class_of("bo_18_202_notes.txt", "bo_18_203_lab3.rar", "cy_19_204_cover.docx",
+                              "cy_19_205_lab3.zip")
+        self.assertEqual([s.path.name for s in found.submissions],
+                         ["bo_18_203_lab3.rar", "cy_19_205_lab3.zip"])
 
     def test_a_stray_file_does_not_hide_whose_download_it_is(self) -> None:
         """As any folder of archives, it would lose the names, the numbers and what is late."""
