@@ -170,8 +170,9 @@ def walk(folder: Path) -> Iterator[tuple[str, list[str], list[str]]]:
         yield at, folders, [entry.name for entry in entries
                             if not entry.is_dir(follow_symlinks=False)]
         if folders and depth == DEEPEST:
+            begins = printable(os.path.relpath(at, folder)[:40])
             raise Refused(f"its folders are more than {DEEPEST} levels deep, which is the limit: "
-                          f"{printable(os.path.join(os.path.relpath(at, folder), folders[0]))}")
+                          f"{begins}...")
         todo += [(os.path.join(at, name), depth + 1) for name in reversed(folders)]
 
 

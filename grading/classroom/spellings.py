@@ -131,4 +131,6 @@ def nearest(seen: Iterable[str], missing: list[str]) -> list[str]:
                     best, found = (alike, paths.ratio()), name
         if found:
             near.setdefault(found, []).append(want)
-    return [f"{printable(name)}: did you mean {' or '.join(of)}?" for name, of in near.items()]
+    return [f"{printable(name)}: did you mean {' or '.join(of)}?"
+            f"{' A path with .. is not taken' if '..' in parts(name) else ''}"
+            for name, of in near.items()]

@@ -405,6 +405,7 @@ class Intake(unittest.TestCase):
             (["a/core/PATCH.c.txt", "x"], f"a/core/PATCH.c.txt: did you mean {PATCH}?"),
             (["caller.S"], f"caller.S: did you mean {CALLER}?"),
             (["b\x1b[2J/patch.c"], f"b\\x1b[2J/patch.c: did you mean {PATCH}?"),
+            ([f"../{PATCH}"], f"../{PATCH}: did you mean {PATCH}? A path with .. is not taken"),
             (["README", "x"], f"it has README, x; what is graded is {PATCH}, {CALLER}"),
             ([], f"it has no file; what is graded is {PATCH}, {CALLER}"),
             (["in/lab3.zip"], "in/lab3.zip is not unpacked: hand in one archive of files"),
