@@ -105,8 +105,8 @@ class Unpacking(io.RawIOBase):
         self._left -= len(data)
         if self._left < 0:
             raise Refused(
-                f"it has more than {UNPACKED >> 20} MiB, unpacked, which is the limit; it was read "
-                f"to its byte {self._file.tell()}")
+                f"it has more than {UNPACKED >> 20} MiB, unpacked, which is the limit: that was "
+                f"reached after {self._file.tell()} packed bytes")
         return data
 
     def _some(self, size: int) -> bytes:

@@ -293,8 +293,8 @@ class Intake(unittest.TestCase):
         with patch.object(intake, "UNPACKED", 1 << 20):
             for before in (b"", tar(list(BOTH.items()))):
                 self.refused(gzip.compress(before + bytes(8 << 20)),
-                             "it has more than 1 MiB, unpacked, which is the limit; it was read to "
-                             "its byte ", "lab3.tar.gz")
+                             "it has more than 1 MiB, unpacked, which is the limit: that was "
+                             "reached after ", "lab3.tar.gz")
         self.assertEqual(self.take(tar(list(BOTH.items())) + b"more").files, BOTH)
 
     def test_a_folder_that_is_too_deep(self) -> None:
