@@ -283,8 +283,8 @@ def _show_failures(grade: Grade, failed: list[Result], console: Console) -> None
                               f"{escape(printable(finding.why))}")
                 _show_finding(finding, console)
                 if finding.schedule:
-                    console.print(f"    again: make grade LAB={grade.lab} ARCH={grade.arch} "
-                                  f"SCHEDULE={finding.schedule}", highlight=False, soft_wrap=True)
+                    console.print(f"    again: {replay(grade)} SCHEDULE={finding.schedule}",
+                                  highlight=False, soft_wrap=True)
                 _show_mistake(rubric.lab(grade.lab), finding, console)
     for e in grade.evidence:
         if e.panic and e.panic not in said:

@@ -36,14 +36,17 @@ GLOBS = ["wl_leaf_*", "wl_*_?a*", "*_pick_*", "wl_[fp]*", "wl_fan_?????", "wl_[!
 
 
 def filters(kernel: Kernel, seed: int) -> list[Filter]:
-    """Two filters: the whole workload, and one that the seed chooses."""
+    """Two filters: the whole workload; and one with each kind of word, which the seed chooses: a
+    glob, names that it does not match, and a glob that leaves some of all these out."""
     rng = random.Random(seed)
+    names = [n for n in workload.FUNCTIONS if n not in ("wl_begin", "wl_end")]
     glob = rng.choice(GLOBS)
-    exact = " ".join(rng.sample([n for n in workload.FUNCTIONS if n not in ("wl_begin", "wl_end")],
-                                rng.randint(2, 8)))
-    but = rng.choice([g for g in GLOBS if g != "wl_[!lt]*"])
-    chosen = rng.choice([(glob, ""), (exact, ""), ("wl_*", but)])
-    return [make_filter(kernel, "wl_*", ""), make_filter(kernel, *chosen)]
+    matched = fnmatch.filter(names, glob)
+    but = rng.choice([g for g in GLOBS if 0 < len(fnmatch.filter(matched, g)) < len(matched)])
+    exact = rng.sample([n for n in names if n not in matched], rng.randint(2, 8))
+    exact.append(rng.choice([n for n in names if not fnmatch.filter([n], but) and n not in matched]))
+    return [make_filter(kernel, "wl_*", ""),
+            make_filter(kernel, " ".join([glob, *exact]), but)]
 
 
 def make_filter(kernel: Kernel, select: str, notrace: str) -> Filter:

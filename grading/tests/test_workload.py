@@ -11,8 +11,12 @@ import re
 import subprocess
 import tempfile
 import unittest
+from fnmatch import filter as matching
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
+from grading.session.session import filters
 from grading.stimulus import workload
 from grading.stimulus.workload import ExpectedCall, OpChanges, ExpectedRun
 from kern.tests import app_host
@@ -108,6 +112,17 @@ class EverySeed(unittest.TestCase):
         for run in self.runs:
             called = {c.function for calls in run.contexts.values() for c in calls}
             self.assertEqual(called, set(workload.FUNCTIONS), run.line)
+
+    def test_a_filter_has_a_glob_and_names_and_functions_that_are_left_out(self) -> None:
+        kernel: Any = SimpleNamespace(sites=[
+            SimpleNamespace(function=SimpleNamespace(name=name)) for name in workload.FUNCTIONS])
+        for seed in range(SEEDS):
+            chosen = filters(kernel, seed)[1]
+            glob, *names = chosen.filter.split()
+            by_glob = set(matching(workload.FUNCTIONS, glob))
+            self.assertTrue(by_glob & chosen.names, seed)
+            self.assertTrue(set(names) - by_glob and set(names) & chosen.names, seed)
+            self.assertTrue(by_glob - chosen.names, seed)
 
 
 class Received(unittest.TestCase):
