@@ -11,8 +11,8 @@ cppcheck := cppcheck --quiet --std=c11 --enable=warning,portability --inline-sup
 mypy := mypy --python-executable $(PYTHON) --strict --no-warn-unused-ignores --allow-untyped-calls
 
 .PHONY: lint cppcheck rooms shellcheck mypy
-lint: cppcheck rooms shellcheck mypy ## cppcheck, shellcheck, mypy, and that rooms depend on each
-## other in one direction
+lint: cppcheck rooms shellcheck mypy sizes ## cppcheck, shellcheck, mypy, sizes, and that rooms
+## depend on each other in one direction
 cppcheck: $(setup)
 	+@$(call build,build/riscv64,kern/kernel.mk ARCH=riscv64 build/riscv64/include/.links)
 	@$(cppcheck) -Ikern $(addprefix -I,$(kern_rooms) $(ftrace_rooms) kern/shell) \

@@ -39,19 +39,28 @@ MODULES = ("kern/ftrace/modules/", "kern/ftrace/filters/mod_filter", "kern/modul
            *(f"kern/{file}" for arch in ARCHES
              for file in (f"arch/{arch}/reloc.", f"ftrace/{arch}/trampoline.c",
                           f"ftrace/{arch}/probe.h")))
+# DESIGN.md's limits were set from counts of lines that were as wide as one liked. What 6b61a536 had,
+# and what the same code has at 100 columns (black, clang-format), which is what is counted:
+#
+#	kern/ftrace  6,407   6,543    build tools           966   1,143    grading, qemu  13,452  19,620
+#	kern         7,361   7,486    modules, probes     4,287   4,520
+#
+# So five limits differ from DESIGN.md's. What is above those has users: the check of the rooms'
+# directions and the tables of the tracer's proof (build tools), events that survive a reset, boards'
+# interrupt controllers, the profiler. A limit leaves room for a correction, not for a mechanism.
 PARTS: list[tuple[str, int | None, Callable[[str], bool]]] = [
     (f"what students write in labs 1 to {TRACER_LABS[-1]}", 2000,
      lambda f: f in handed_in(TRACER_LABS)),
     (f"in labs {TRACER_LABS[-1] + 1} and {max(rubric.LABS)}", 600,
      lambda f: f in handed_in(rubric.LABS) - handed_in(TRACER_LABS)),
-    ("kern/ftrace/", 6300, inside("kern/ftrace/", but=("kern/ftrace/tools/", *MODULES, *EVENTS))),
-    ("loader, modules, probes, live patch", 4300, inside(*MODULES)),
+    ("kern/ftrace/", 6900, inside("kern/ftrace/", but=("kern/ftrace/tools/", *MODULES, *EVENTS))),
+    ("loader, modules, probes, live patch", 4700, inside(*MODULES)),
     ("events of probes", 3800, inside(*EVENTS)),
-    ("build tools in kern/ftrace/", 1000, inside("kern/ftrace/tools/")),
-    ("kern/ without what is named here", 7000,
+    ("build tools in kern/ftrace/", 1350, inside("kern/ftrace/tools/")),
+    ("kern/ without what is named here", 7750,
      inside("kern/", but=("kern/ftrace/", "kern/apps/", "kern/shell/", "kern/samples/", *MODULES))),
     ("kern/shell/", 1500, inside("kern/shell/")),
-    ("grading/ and qemu/", 12000, inside("grading/", "qemu/")),
+    ("grading/ and qemu/", 16000, inside("grading/", "qemu/")),
     ("Makefile", 160, lambda f: f == "Makefile"),
     ("all other make files", 500, lambda f: f.endswith(".mk")),
     ("kern/apps/ and kern/samples/", None, inside("kern/apps/", "kern/samples/")),
