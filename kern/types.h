@@ -46,8 +46,9 @@ typedef long ssize_t;
 #define barrier() __asm__ volatile("" ::: "memory")
 
 #define __noinline __attribute__((noinline))
-#define always_inline_ static inline __attribute__((always_inline))
-#define __noreturn __attribute__((noreturn))
+#undef __always_inline /* the host's C library has one, too */
+#define __always_inline	    inline __attribute__((always_inline))
+#define __noreturn	    __attribute__((noreturn))
 #define __aligned(n) __attribute__((aligned(n)))
 #define __used __attribute__((used))
 #define __printf(fmt, args) __attribute__((format(printf, fmt, args)))
@@ -71,8 +72,8 @@ typedef long ssize_t;
 #endif
 
 /*
- * Which parts this kernel has. The compiler removes a call that is made only `if (HAS_MODULES)`, so a
- * kernel without modules is linked without the function.
+ * Which parts this kernel has. The compiler removes a call that is made only `if (HAS_MODULES)`, so
+ * a kernel without modules is linked without the function.
  */
 #ifdef CONFIG_MODULES
 #define HAS_MODULES true

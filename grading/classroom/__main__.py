@@ -400,8 +400,7 @@ def run(options: argparse.Namespace) -> int:
         if entry.taken.refused:
             print(f"refused: {entry.submission.student}, {entry.taken.refused}")
         elif entry.taken.why:
-            why = entry.taken.why.partition("\n")[0]
-            print(f"nothing handed in: {entry.submission.student}, {why}")
+            print(f"nothing handed in: {entry.submission.student}, {entry.taken.notes[0]}")
     if not options.alone and not any(entry.taken.files or entry.taken.refused for entry in entries):
         print(f"grade-class: no submission has a file of lab {options.lab}: are LAB and IN right?",
               file=sys.stderr)

@@ -44,7 +44,8 @@ def filters(kernel: Kernel, seed: int) -> list[Filter]:
     matched = fnmatch.filter(names, glob)
     but = rng.choice([g for g in GLOBS if 0 < len(fnmatch.filter(matched, g)) < len(matched)])
     exact = rng.sample([n for n in names if n not in matched], rng.randint(2, 8))
-    exact.append(rng.choice([n for n in names if not fnmatch.filter([n], but) and n not in matched]))
+    exact.append(rng.choice([n for n in names
+                             if not fnmatch.filter([n], but) and n not in matched]))
     return [make_filter(kernel, "wl_*", ""),
             make_filter(kernel, " ".join([glob, *exact]), but)]
 

@@ -70,7 +70,7 @@ bool module_is_going(unsigned long addr);
 struct text_range {
 	unsigned long start, end;
 };
-always_inline_ bool in_kernel_tracer(unsigned long pc)
+static __always_inline bool in_kernel_tracer(unsigned long pc)
 {
 	TABLE_FOR_EACH(const struct text_range, ftrace_text, r)
 		if (pc >= r->start && pc < r->end)
@@ -88,11 +88,11 @@ extern unsigned long module_text_start;
 bool in_module_text(unsigned long pc);
 bool in_module_tracer(unsigned long pc);
 
-always_inline_ bool may_be_in_module(unsigned long pc)
+static __always_inline bool may_be_in_module(unsigned long pc)
 {
 	return unlikely(pc >= READ_ONCE(module_text_start));
 }
-always_inline_ bool in_tracer(unsigned long pc)
+static __always_inline bool in_tracer(unsigned long pc)
 {
 	return in_kernel_tracer(pc) || (may_be_in_module(pc) && in_module_tracer(pc));
 }

@@ -8,7 +8,7 @@ struct list_node {
 	struct list_node *next, **link; /* link: the pointer that points to this entry */
 };
 
-always_inline_ void list_add(struct list_node **list, struct list_node *n)
+static __always_inline void list_add(struct list_node **list, struct list_node *n)
 {
 	n->next = *list;
 	n->link = list;
@@ -17,7 +17,7 @@ always_inline_ void list_add(struct list_node **list, struct list_node *n)
 	*list = n;
 }
 
-always_inline_ void list_remove(struct list_node *n)
+static __always_inline void list_remove(struct list_node *n)
 {
 	*n->link = n->next;
 	if (n->next)

@@ -113,7 +113,7 @@ void *fdt_iomap(const void *fdt, int node, int index);
  * the alias and flushes it from every TLB.
  */
 void text_alias_open(void);
-always_inline_ void *text_alias(unsigned long text_va)
+static __always_inline void *text_alias(unsigned long text_va)
 {
 	return (void *)(text_va - KERNEL_BASE + ALIAS_BASE);
 }

@@ -34,7 +34,7 @@ extern u64 clock_mult;
 extern u64 clock_hz;
 extern u64 boot_counter, prompt_counter; /* arch_counter() at head.S and before the first prompt */
 void clock_init(const void *fdt);
-always_inline_ u64 clock_ns(void)
+static __always_inline u64 clock_ns(void)
 {
 	return ((unsigned __int128)(arch_counter() << 10) * clock_mult) >> 64;
 }

@@ -242,7 +242,7 @@ static void __schedule(bool preempted)
 }
 
 /* Inlined, so that stack traces show only schedule() or yield() above the caller. */
-always_inline_ void leave_cpu(bool preempted)
+static __always_inline void leave_cpu(bool preempted)
 {
 	unsigned long flags = irq_save();
 

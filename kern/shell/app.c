@@ -33,7 +33,7 @@ _Static_assert(sizeof(mutex_t) == sizeof(struct mutex), "app.h's mutex_t is stru
 _Static_assert(sizeof(cond_t) == sizeof(struct wait_queue), "app.h's cond_t is a wait queue");
 
 /* Panics in an interrupt: current is then an unrelated thread. */
-always_inline_ struct process *this_process(void)
+static __always_inline struct process *this_process(void)
 {
 	if (unlikely(current->ctx & CTX_HARDIRQ))
 		panic("interrupt_call: the function allocates or frees memory, uses a file or "
@@ -331,7 +331,7 @@ int mkdir(const char *path)
 
 /* ---- memory ---- */
 
-always_inline_ void *own(struct list_node *c)
+static __always_inline void *own(struct list_node *c)
 {
 	struct process *p = this_process();
 	unsigned long flags;
@@ -344,7 +344,7 @@ always_inline_ void *own(struct list_node *c)
 	return c + 1;
 }
 
-always_inline_ struct list_node *disown(void *object)
+static __always_inline struct list_node *disown(void *object)
 {
 	struct process *p = this_process();
 	unsigned long flags;

@@ -63,30 +63,30 @@
 #define isb() __asm__ volatile("isb" : : : "memory")
 #define dsb(domain) __asm__ volatile("dsb " #domain : : : "memory")
 
-always_inline_ void irq_enable(void)
+static __always_inline void irq_enable(void)
 {
 	__asm__ volatile("msr daifclr, #2" : : : "memory");
 }
-always_inline_ void irq_disable(void)
+static __always_inline void irq_disable(void)
 {
 	__asm__ volatile("msr daifset, #2" : : : "memory");
 }
-always_inline_ unsigned long irq_save(void)
+static __always_inline unsigned long irq_save(void)
 {
 	unsigned long flags = sysreg_read(daif);
 
 	irq_disable();
 	return flags;
 }
-always_inline_ void irq_restore(unsigned long flags)
+static __always_inline void irq_restore(unsigned long flags)
 {
 	sysreg_write(daif, flags);
 }
-always_inline_ bool irqs_off(unsigned long flags)
+static __always_inline bool irqs_off(unsigned long flags)
 {
 	return flags & PSTATE_I;
 }
-always_inline_ bool irqs_disabled(void)
+static __always_inline bool irqs_disabled(void)
 {
 	return irqs_off(sysreg_read(daif));
 }
@@ -95,7 +95,7 @@ always_inline_ bool irqs_disabled(void)
  * The new word was stored through the alias: clean its line from the data cache,
  * then invalidate it in every CPU's instruction cache.
  */
-always_inline_ void arch_sync_line(unsigned long text_va, unsigned long alias_va)
+static __always_inline void arch_sync_line(unsigned long text_va, unsigned long alias_va)
 {
 	u32 word;
 
@@ -107,12 +107,12 @@ always_inline_ void arch_sync_line(unsigned long text_va, unsigned long alias_va
 			 : "=&r"(word) : "r"(text_va), "r"(alias_va) : "memory");
 }
 
-always_inline_ struct cpu *this_cpu(void)
+static __always_inline struct cpu *this_cpu(void)
 {
 	return (struct cpu *)sysreg_read(tpidr_el1);
 }
 /* Not volatile: the compiler may reuse the value, which is always the same in one thread. */
-always_inline_ struct thread *get_current(void)
+static __always_inline struct thread *get_current(void)
 {
 	struct thread *t;
 
@@ -121,23 +121,23 @@ always_inline_ struct thread *get_current(void)
 }
 
 /* MIDR_EL1: the implementer is Arm, the part 0xd03. */
-always_inline_ bool cpu_is_cortex_a53(void)
+static __always_inline bool cpu_is_cortex_a53(void)
 {
 	return (sysreg_read(midr_el1) & 0xff00fff0) == 0x4100d030;
 }
 
-always_inline_ u64 arch_counter(void)
+static __always_inline u64 arch_counter(void)
 {
 	u64 ticks;
 
 	__asm__ volatile("mrs %0, cntvct_el0" : "=r"(ticks));
 	return ticks;
 }
-always_inline_ void cpu_relax(void)
+static __always_inline void cpu_relax(void)
 {
 	__asm__ volatile("yield" : : : "memory");
 }
-always_inline_ void cpu_idle_wait(void)
+static __always_inline void cpu_idle_wait(void)
 {
 	__asm__ volatile("wfi" : : : "memory");
 }
@@ -153,31 +153,35 @@ always_inline_ void cpu_idle_wait(void)
  * accesses to normal memory by the barriers. Each is one plain load or store, which
  * hypervisors can emulate.
  */
-#define MMIO(bits, suffix, reg)                                                               \
-	always_inline_ u##bits read##bits(const volatile void *addr)                          \
-	{                                                                                     \
-		u##bits v;                                                                    \
-                                                                                              \
-		__asm__ volatile("ldr" suffix " %" reg "0, [%1]"                              \
-				 : "=r"(v) : "r"(addr) : "memory");                           \
-		dmb_(oshld);                                                                  \
-		return v;                                                                     \
-	}                                                                                     \
-	always_inline_ void write##bits(u##bits v, volatile void *addr)                       \
-	{                                                                                     \
-		dmb_(oshst);                                                                  \
-		__asm__ volatile("str" suffix " %" reg "0, [%1]"                              \
-				 : : "rZ"(v), "r"(addr) : "memory");                          \
+#define MMIO(bits, suffix, reg)                                                                    \
+	static __always_inline u##bits read##bits(const volatile void *addr)                       \
+	{                                                                                          \
+		u##bits v;                                                                         \
+                                                                                                   \
+		__asm__ volatile("ldr" suffix " %" reg "0, [%1]"                                   \
+				 : "=r"(v)                                                         \
+				 : "r"(addr)                                                       \
+				 : "memory");                                                      \
+		dmb_(oshld);                                                                       \
+		return v;                                                                          \
+	}                                                                                          \
+	static __always_inline void write##bits(u##bits v, volatile void *addr)                    \
+	{                                                                                          \
+		dmb_(oshst);                                                                       \
+		__asm__ volatile("str" suffix " %" reg "0, [%1]"                                   \
+				 :                                                                 \
+				 : "rZ"(v), "r"(addr)                                              \
+				 : "memory");                                                      \
 	}
 MMIO(8, "b", "w") MMIO(32, "", "w") MMIO(64, "", "x")
 #undef MMIO
 
 typedef u64 pte_t;
-always_inline_ pte_t pte_table(unsigned long pa)
+static __always_inline pte_t pte_table(unsigned long pa)
 {
 	return pa | PTE_TABLE;
 }
-always_inline_ pte_t pte_leaf(unsigned long pa, unsigned prot, int level)
+static __always_inline pte_t pte_leaf(unsigned long pa, unsigned prot, int level)
 {
 	pte_t pte = pa | (level ? PTE_BLOCK : PTE_PAGE) | PTE_AF | PTE_INNER | PTE_UXN;
 
@@ -187,19 +191,19 @@ always_inline_ pte_t pte_leaf(unsigned long pa, unsigned prot, int level)
 		pte |= PTE_PXN;
 	return prot & 8 ? pte | PTE_DEVICE : pte; /* PROT_DEVICE */
 }
-always_inline_ bool pte_valid(pte_t pte)
+static __always_inline bool pte_valid(pte_t pte)
 {
 	return pte & 1;
 }
-always_inline_ bool pte_is_leaf(pte_t pte, int level)
+static __always_inline bool pte_is_leaf(pte_t pte, int level)
 {
 	return !level || !(pte & 2);
 }
-always_inline_ unsigned pte_prot(pte_t pte)
+static __always_inline unsigned pte_prot(pte_t pte)
 {
 	return 1 | (pte & PTE_RDONLY ? 0 : 2) | (pte & PTE_PXN ? 0 : 4);
 }
-always_inline_ unsigned long pte_pa(pte_t pte)
+static __always_inline unsigned long pte_pa(pte_t pte)
 {
 	return pte << 16 >> 28 << 12;
 }
@@ -227,15 +231,15 @@ struct trap_frame {
 	unsigned long esr, far; /* set by an exception, not by an interrupt */
 	unsigned long record_fp, record_pc;
 };
-always_inline_ unsigned long regs_fault_address(const struct trap_frame *regs)
+static __always_inline unsigned long regs_fault_address(const struct trap_frame *regs)
 {
 	return regs->far;
 }
-always_inline_ bool regs_irqs_on(const struct trap_frame *regs)
+static __always_inline bool regs_irqs_on(const struct trap_frame *regs)
 {
 	return !irqs_off(regs->pstate);
 }
-always_inline_ void regs_complete(struct trap_frame *regs)
+static __always_inline void regs_complete(struct trap_frame *regs)
 {
 	regs->esr = sysreg_read(esr_el1);
 	regs->far = sysreg_read(far_el1);

@@ -49,42 +49,42 @@
 #define csr_set(csr, v) __asm__ volatile("csrs " #csr ", %0" : : "rK"(v) : "memory")
 #define csr_clear(csr, v) __asm__ volatile("csrc " #csr ", %0" : : "rK"(v) : "memory")
 
-always_inline_ unsigned long irq_save(void)
+static __always_inline unsigned long irq_save(void)
 {
 	unsigned long flags;
 
 	__asm__ volatile("csrrci %0, sstatus, 2" : "=r"(flags) : : "memory");
 	return flags;
 }
-always_inline_ void irq_restore(unsigned long flags)
+static __always_inline void irq_restore(unsigned long flags)
 {
 	csr_set(sstatus, flags & SSTATUS_SIE);
 }
-always_inline_ void irq_enable(void)
+static __always_inline void irq_enable(void)
 {
 	csr_set(sstatus, 2);
 }
-always_inline_ void irq_disable(void)
+static __always_inline void irq_disable(void)
 {
 	csr_clear(sstatus, 2);
 }
-always_inline_ bool irqs_off(unsigned long flags)
+static __always_inline bool irqs_off(unsigned long flags)
 {
 	return !(flags & SSTATUS_SIE);
 }
-always_inline_ bool irqs_disabled(void)
+static __always_inline bool irqs_disabled(void)
 {
 	return irqs_off(csr_read(sstatus));
 }
 
 register struct cpu *this_cpu_in_tp __asm__("tp");
 
-always_inline_ struct cpu *this_cpu(void)
+static __always_inline struct cpu *this_cpu(void)
 {
 	return this_cpu_in_tp;
 }
 /* Not volatile: the compiler may reuse the value, which is always the same in one thread. */
-always_inline_ struct thread *get_current(void)
+static __always_inline struct thread *get_current(void)
 {
 	struct thread *t;
 
@@ -93,7 +93,7 @@ always_inline_ struct thread *get_current(void)
 }
 
 /* Nothing for the processor: arch_sync_all() synchronises all words of a batch. */
-always_inline_ void arch_sync_line(unsigned long text_va, unsigned long alias_va)
+static __always_inline void arch_sync_line(unsigned long text_va, unsigned long alias_va)
 {
 	u32 word;
 
@@ -102,18 +102,18 @@ always_inline_ void arch_sync_line(unsigned long text_va, unsigned long alias_va
 			 : "=&r"(word) : "r"(alias_va) : "memory");
 }
 
-always_inline_ u64 arch_counter(void)
+static __always_inline u64 arch_counter(void)
 {
 	u64 ticks;
 
 	__asm__ volatile("rdtime %0" : "=r"(ticks));
 	return ticks;
 }
-always_inline_ void cpu_relax(void)
+static __always_inline void cpu_relax(void)
 {
 	barrier();
 }
-always_inline_ void cpu_idle_wait(void)
+static __always_inline void cpu_idle_wait(void)
 {
 	__asm__ volatile("wfi" : : : "memory");
 }
@@ -125,46 +125,46 @@ always_inline_ void cpu_idle_wait(void)
 #define io_mb() fence_(iorw, iorw)
 
 /* Device registers: accesses are ordered among themselves and with accesses to memory. */
-#define MMIO(bits)                                                                            \
-	always_inline_ u##bits read##bits(const volatile void *addr)                          \
-	{                                                                                     \
-		u##bits v = *(const volatile u##bits *)addr;                                  \
-                                                                                              \
-		fence_(i, ir);                                                                \
-		return v;                                                                     \
-	}                                                                                     \
-	always_inline_ void write##bits(u##bits v, volatile void *addr)                       \
-	{                                                                                     \
-		fence_(ow, o);                                                                \
-		*(volatile u##bits *)addr = v;                                                \
+#define MMIO(bits)                                                                                 \
+	static __always_inline u##bits read##bits(const volatile void *addr)                       \
+	{                                                                                          \
+		u##bits v = *(const volatile u##bits *)addr;                                       \
+                                                                                                   \
+		fence_(i, ir);                                                                     \
+		return v;                                                                          \
+	}                                                                                          \
+	static __always_inline void write##bits(u##bits v, volatile void *addr)                    \
+	{                                                                                          \
+		fence_(ow, o);                                                                     \
+		*(volatile u##bits *)addr = v;                                                     \
 	}
 MMIO(8) MMIO(32)
 #undef MMIO
 
 /* Sv39. The physical address determines the memory type, not the entry. */
 typedef u64 pte_t;
-always_inline_ pte_t pte_table(unsigned long pa)
+static __always_inline pte_t pte_table(unsigned long pa)
 {
 	return pa >> 12 << 10 | PTE_V;
 }
 /* PROT_READ 1, _WRITE 2, _EXEC 4 have the order of the bits R, W and X. */
-always_inline_ pte_t pte_leaf(unsigned long pa, unsigned prot, int level)
+static __always_inline pte_t pte_leaf(unsigned long pa, unsigned prot, int level)
 {
 	return pa >> 12 << 10 | PTE_V | PTE_A | PTE_D | PTE_G | (prot & 7) << 1;
 }
-always_inline_ bool pte_valid(pte_t pte)
+static __always_inline bool pte_valid(pte_t pte)
 {
 	return pte & PTE_V;
 }
-always_inline_ bool pte_is_leaf(pte_t pte, int level)
+static __always_inline bool pte_is_leaf(pte_t pte, int level)
 {
 	return pte & (PTE_R | PTE_W | PTE_X);
 }
-always_inline_ unsigned pte_prot(pte_t pte)
+static __always_inline unsigned pte_prot(pte_t pte)
 {
 	return pte >> 1 & 7;
 }
-always_inline_ unsigned long pte_pa(pte_t pte)
+static __always_inline unsigned long pte_pa(pte_t pte)
 {
 	return (pte << 10 >> 20) << 12;
 }
@@ -191,15 +191,15 @@ struct trap_frame {
 	unsigned long status, cause, tval;
 	unsigned long record_fp, record_pc;
 };
-always_inline_ unsigned long regs_fault_address(const struct trap_frame *regs)
+static __always_inline unsigned long regs_fault_address(const struct trap_frame *regs)
 {
 	return regs->tval;
 }
-always_inline_ bool regs_irqs_on(const struct trap_frame *regs)
+static __always_inline bool regs_irqs_on(const struct trap_frame *regs)
 {
 	return regs->status & SSTATUS_SPIE;
 }
-always_inline_ void regs_complete(struct trap_frame *regs)
+static __always_inline void regs_complete(struct trap_frame *regs)
 {
 }
 

@@ -115,7 +115,7 @@ static inline u64 enter(struct fprobe *fp, unsigned long ip, unsigned long ret,
  * The entry of the function at @ip, whose frame is on the shadow stack. Return: is an exit handler
  * due? Inlined: a further call would save ten more registers.
  */
-always_inline_ bool enter_all(unsigned long ip, struct ftrace_regs *regs)
+static __always_inline bool enter_all(unsigned long ip, struct ftrace_regs *regs)
 {
 	unsigned long ret = true_return(regs->link, regs->fp);
 	u64 words = words_of_all(ip);
@@ -169,8 +169,8 @@ static inline struct fprobe *step_back(unsigned long ip, u64 **at)
 }
 
 /* The return of the function of @f; its entry data are from @start to @at. */
-always_inline_ void leave_all(const struct shadow_frame *f, u64 *start, u64 *at,
-			      struct ftrace_regs *regs)
+static __always_inline void leave_all(const struct shadow_frame *f, u64 *start, u64 *at,
+				      struct ftrace_regs *regs)
 {
 	unsigned long ret = true_return(f->ret, regs->fp);
 

@@ -60,7 +60,7 @@ static inline struct probe_point *slot_point(unsigned long pc)
 }
 
 /* Call the handlers before the instruction, of all enabled probes. Return: pc was changed. */
-always_inline_ bool run_pre(const struct probe_point *pt, struct kprobe_regs *regs)
+static __always_inline bool run_pre(const struct probe_point *pt, struct kprobe_regs *regs)
 {
 	bool moved = false;
 
@@ -71,7 +71,7 @@ always_inline_ bool run_pre(const struct probe_point *pt, struct kprobe_regs *re
 }
 
 /* Call the handlers after the instruction. */
-always_inline_ void run_post(const struct probe_point *pt, struct kprobe_regs *regs)
+static __always_inline void run_post(const struct probe_point *pt, struct kprobe_regs *regs)
 {
 	for (struct kprobe *p = READ_ONCE(pt->probes); p; p = READ_ONCE(p->next))
 		if (p->post_handler && !(READ_ONCE(p->flags) & KPROBE_FLAG_DISABLED))

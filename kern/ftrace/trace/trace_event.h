@@ -17,8 +17,8 @@
 #include "irq.h"
 #include "trace.h"
 
-always_inline_ struct ring_buffer_cpu *trace_buffer(const struct trace_array *tr,
-						    const struct cpu *c)
+static __always_inline struct ring_buffer_cpu *trace_buffer(const struct trace_array *tr,
+							    const struct cpu *c)
 {
 	return (struct ring_buffer_cpu *)((char *)tr + (unsigned long)c->ftrace);
 }
@@ -29,7 +29,7 @@ always_inline_ struct ring_buffer_cpu *trace_buffer(const struct trace_array *tr
 #define ONE_REGISTER(v) __asm__("" : "+r"(v))
 
 /* The end of the page's data with an event of @words: the commit value to store. */
-always_inline_ u64 event_end(const struct rb_page *page, unsigned words)
+static __always_inline u64 event_end(const struct rb_page *page, unsigned words)
 {
 	u64 end = page->commit + 4 + 4 * words;
 
@@ -40,13 +40,13 @@ always_inline_ u64 event_end(const struct rb_page *page, unsigned words)
 /* Non-zero if @end is past the page. One instruction, where a comparison costs three. */
 #define PAST_PAGE(end) (((end) + RB_PAGE_SIZE - 1 - RB_PAGE_DATA) >> 12)
 
-always_inline_ bool event_fits(u64 delta, u64 end)
+static __always_inline bool event_fits(u64 delta, u64 end)
 {
 	return likely(!(delta >> RB_DELTA_BITS)) && likely(!PAST_PAGE(end));
 }
 
 /* Write the struct trace_entry at @ent, in two words. @flags: as irq_save() returned them. */
-always_inline_ void trace_fill_entry(u32 *ent, u16 type, unsigned long flags)
+static __always_inline void trace_fill_entry(u32 *ent, u16 type, unsigned long flags)
 {
 	ent[0] = (current->ctx | this_cpu()->resched | (u32)irqs_off(flags) << 16) + type;
 	ent[1] = current->pid;
@@ -55,8 +55,9 @@ always_inline_ void trace_fill_entry(u32 *ent, u16 type, unsigned long flags)
 /*
  * Write the event's header and its struct trace_entry. Return: the place of the fields that follow.
  */
-always_inline_ void *event_start(struct ring_buffer_cpu *rb, struct rb_page *page, u64 end, u64 now,
-				 u64 delta, u16 type, unsigned words, unsigned long flags)
+static __always_inline void *event_start(struct ring_buffer_cpu *rb, struct rb_page *page, u64 end,
+					 u64 now, u64 delta, u16 type, unsigned words,
+					 unsigned long flags)
 {
 	u32 *e = (u32 *)((char *)page + end);
 
@@ -69,7 +70,7 @@ always_inline_ void *event_start(struct ring_buffer_cpu *rb, struct rb_page *pag
 	return e + 1;
 }
 
-always_inline_ void event_commit(struct rb_page *page, u64 end)
+static __always_inline void event_commit(struct rb_page *page, u64 end)
 {
 	smp_wmb();
 	WRITE_ONCE(page->commit, end);

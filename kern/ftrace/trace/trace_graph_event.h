@@ -31,8 +31,8 @@ struct graph_event {
 	u64 end;
 	void *entry;
 };
-always_inline_ bool graph_event_open(struct graph_event *ev, struct ring_buffer_cpu *rb,
-				     unsigned long flags, u64 now, u16 type, unsigned words)
+static __always_inline bool graph_event_open(struct graph_event *ev, struct ring_buffer_cpu *rb,
+					     unsigned long flags, u64 now, u16 type, unsigned words)
 {
 	u64 delta = now - rb->last_ts;
 
@@ -44,15 +44,16 @@ always_inline_ bool graph_event_open(struct graph_event *ev, struct ring_buffer_
 	return true;
 }
 
-always_inline_ void graph_fill_entry(struct ftrace_graph_ent_entry *e, unsigned long func, int depth)
+static __always_inline void graph_fill_entry(struct ftrace_graph_ent_entry *e, unsigned long func,
+					     int depth)
 {
 	put_address(e->func, func);
 	e->depth = depth;
 }
 
-always_inline_ void graph_fill_return(struct ftrace_graph_ret_entry *e, unsigned long func,
-				      unsigned long retval, int depth, u32 overrun, u64 calltime,
-				      u64 rettime)
+static __always_inline void graph_fill_return(struct ftrace_graph_ret_entry *e, unsigned long func,
+					      unsigned long retval, int depth, u32 overrun,
+					      u64 calltime, u64 rettime)
 {
 	put_address(e->func, func);
 	put_address(e->retval, retval);
