@@ -88,32 +88,34 @@ notrace const char *ksym_lookup(unsigned long addr, unsigned long *offset, unsig
 	return ksym_text + ksym_names[low];
 }
 
-/* The header of the table with @addr, as it is now; all zero, and gone: there is no table. */
-static notrace struct ksym_table header_of(unsigned long addr)
+notrace const char *ksym_module(unsigned long addr)
 {
 	unsigned long flags = irq_save();
 	const struct ksym_table *t = table_of(addr);
-	struct ksym_table copy = t ? *t : (struct ksym_table){.gone = true};
+	const char *module = t ? t->module : NULL;
 
 	irq_restore(flags);
-	return copy;
-}
-
-notrace const char *ksym_module(unsigned long addr)
-{
-	return header_of(addr).module;
+	return module;
 }
 
 notrace bool in_module_text(unsigned long pc)
 {
-	return !header_of(pc).gone;
+	unsigned long flags = irq_save();
+	const struct ksym_table *t = table_of(pc);
+	bool in = t && !READ_ONCE(t->gone);
+
+	irq_restore(flags);
+	return in;
 }
 
 notrace bool in_module_tracer(unsigned long pc)
 {
-	struct ksym_table t = header_of(pc);
+	unsigned long flags = irq_save();
+	const struct ksym_table *t = table_of(pc);
+	bool in = t && !READ_ONCE(t->gone) && is_inside(pc, t->tracer, t->tracer_end);
 
-	return !t.gone && is_inside(pc, t.tracer, t.tracer_end);
+	irq_restore(flags);
+	return in;
 }
 
 bool ksym_number(u64 n, unsigned long *addr, const char **name, const char **module)
@@ -160,7 +162,10 @@ bool ksym_next(struct ksym_place *at, unsigned long *addr, const char **name, co
 
 bool module_is_going(unsigned long addr)
 {
-	struct ksym_table t = header_of(addr);
+	unsigned long flags = irq_save();
+	const struct ksym_table *t = table_of(addr);
+	bool going = t && !READ_ONCE(t->gone) && READ_ONCE(t->going);
 
-	return !t.gone && t.going;
+	irq_restore(flags);
+	return going;
 }
