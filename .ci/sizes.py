@@ -39,15 +39,16 @@ MODULES = ("kern/ftrace/modules/", "kern/ftrace/filters/mod_filter", "kern/modul
            *(f"kern/{file}" for arch in ARCHES
              for file in (f"arch/{arch}/reloc.", f"ftrace/{arch}/trampoline.c",
                           f"ftrace/{arch}/probe.h")))
-# DESIGN.md's limits were set from counts of lines that were as wide as one liked. What 6b61a536
-# had, and what the same code has at 100 columns (black, clang-format), which is what is counted:
+# DESIGN.md's limits come from counts in which a line had any width. Here a line has 100 columns.
+# The counts of commit 6b61a536, first as it was, then formatted at 100 columns (black,
+# clang-format):
 #
 #   kern/ftrace  6,407   6,543    build tools           966   1,143    grading, qemu  13,452  19,620
 #   kern         7,361   7,486    modules, probes     4,287   4,520
 #
-# So five limits differ from DESIGN.md's. What is above those has users: the check of the rooms'
-# directions and the tables of the tracer's proof (build tools), events that survive a reset, the
-# interrupt controllers of boards, the profiler. A limit leaves room for a correction, not for a
+# So five limits differ from DESIGN.md's. These are above them, and each is in use: the check of the
+# rooms' directions, the tables of the tracer's proof, events that survive a reset, the interrupt
+# controllers of boards, and the profiler. A limit has room for a correction, and none for a new
 # mechanism.
 PARTS: list[tuple[str, int | None, Callable[[str], bool]]] = [
     (f"what students write in labs 1 to {TRACER_LABS[-1]}", 2000,

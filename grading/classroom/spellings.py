@@ -1,7 +1,7 @@
-"""What systems and learning platforms make of a file's name between a student's editor and the
-instructor's disk. intake.py reads the tables, and nothing else knows of this.
+"""Changes that systems and learning platforms make to a file's name on the way from the student to
+the instructor. Only intake.py and layouts.py use this module.
 
-A name of an archive is any text, and only ever compared: no file is written under it.
+An archive may give a file any name. Names are only compared: no file is written under them.
 """
 
 from __future__ import annotations
@@ -12,11 +12,12 @@ from difflib import SequenceMatcher
 from itertools import islice
 from pathlib import Path
 
-# What changes one part of a path: who does it, the pattern, what it is replaced by, an example.
+# Changes of one part of a path. Each has the program that makes it, the pattern, the text that
+# replaces the match, and an example.
 CHANGES: tuple[tuple[str, re.Pattern[str], str, str], ...] = tuple(
     (who, re.compile(pattern, re.IGNORECASE), instead, example)
     for who, pattern, instead, example in (
-        ("a name's end that Windows drops", r"[ .]+$", "", "mcount.S. "),
+        ("Windows drops these at a name's end", r"[ .]+$", "", "mcount.S. "),
         ("an editor, or a browser that shows text", r"(?<=\.[a-z])\.txt$", "", "mcount.S.txt"),
         ("Chrome, Firefox, Windows: a second download", r" ?\(\d+\)(?=(\.\w+)?$)", "",
          "mcount (1).S"),
@@ -29,11 +30,11 @@ CHANGES: tuple[tuple[str, re.Pattern[str], str, str], ...] = tuple(
         ("GNOME: a copy", r" \((another |\d+\w\w )?copy\)(?=(\.\w+)?$)", "",
          "mcount (another copy).S"),
         ("Google Drive: a copy", r"^copy of (?=.)", "", "Copy of mcount.S")))
-# What systems put beside the files.
+# Files that macOS and Windows add.
 ADDED = re.compile(r"__MACOSX|\._.*|\.DS_Store|Thumbs\.db|desktop\.ini|\.Spotlight-V100|\.Trashes",
                    re.IGNORECASE | re.DOTALL)
-# Files in which somebody may hand in something, and which are not read: the ends of their names,
-# and how their content begins. A document is a zip, and a zip may be called .rar.
+# Archives and documents that are not read, by the end of their names or by their first bytes. A
+# document is a zip file, and a zip file may have the name of a .rar.
 DOCUMENT = re.compile(r"\.(docx?|odt|pages|pptx?|odp|xlsx?|ods|rtf|pdf)$", re.IGNORECASE)
 UNREAD = re.compile(r"\.(7z|rar|zst|tzst|lz|lz4|lzma|z|cab|arj|iso|dmg)$", re.IGNORECASE)
 BEGINNINGS = (b"7z\xbc\xaf\x27\x1c", b"Rar!\x1a\x07", b"\x28\xb5\x2f\xfd", b"%PDF-",
