@@ -6,7 +6,7 @@
 #   LAB=n                the kernel as it stands at the end of lab n
 #   HOOK=entry|mcount    how functions call the tracer (labs 1 to 3: mcount)
 #   APP=path/to/prog.c   link your own program in, against kern/app.h
-#   SMP=n                make run, gdb: so many CPUs; make grade: only that boot (1 or 4)
+#   SMP=n                make run, gdb: so many CPUs; make grade: only that boot (1, or 3 to 6)
 #   BOOT=uboot           make run, gdb: through U-Boot
 #   GIC=3                make run, gdb: arm64 with a GICv3, not a GICv2
 #   EL=2                 make run, gdb: arm64 is entered at exception level 2, not 1

@@ -49,8 +49,10 @@ def seed_of(text: str) -> int:
 
 
 def cpus_of(text: str) -> int:
-    if text not in map(str, rubric.CPUS):
-        raise Refused(f"SMP={text}: a grade boots with {' or '.join(map(str, rubric.CPUS))} CPUs")
+    numbers = [str(n) for n in (1, *rubric.MANY_CPUS)]
+    if text not in numbers:
+        raise Refused(f"SMP={text}: a grade boots with {', '.join(numbers[:-1])} or "
+                      f"{numbers[-1]} CPUs")
     return int(text)
 
 
@@ -59,7 +61,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--arch", nargs="+", choices=ARCHES, default=list(ARCHES))
     parser.add_argument("--lab", type=int, choices=sorted(rubric.LABS), default=max(rubric.LABS))
     parser.add_argument("--seed", help="16 hexadecimal digits; default: a new one")
-    parser.add_argument("--smp", nargs="+", help="the number of CPUs of each boot: 1, 4")
+    parser.add_argument("--smp", nargs="+", help="the number of CPUs of each boot")
     parser.add_argument("--rung", help="grade only this rung, by its number or name")
     parser.add_argument("--schedule", default="", help="play only this schedule")
     parser.add_argument("--again", action="store_true", help="of the schedules, play only those "
@@ -121,7 +123,7 @@ def wanted_boots(options: argparse.Namespace, rung: rubric.Rung | None) -> list[
         return [SCHEDULES]
     rungs = [rung] if rung else [rung for half in rubric.lab(options.lab).judged(options.staff)
                                  for rung in half.rungs]
-    return options.smp or [boot for boot in rubric.boots(options.lab)
+    return options.smp or [boot for boot in rubric.boots(options.lab, options.seed)
                            if any(rung.judges(boot) for rung in rungs)]
 
 

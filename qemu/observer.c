@@ -42,6 +42,12 @@
  *	tracer LO HI		code whose loads and stores below sp, or while sp is not a multiple
  *				of 16, are logged: the first 64 accesses of each instruction in each
  *				recording are checked, and one is logged
+ *	between LO HI SIZE	code whose instructions are checked, in calls that `pick` picks: each
+ *				that begins with sp above its value where the registers were kept,
+ *				or more than SIZE bytes below it, or no multiple of 16, or with
+ *				another value in a reserved register or in the frame pointer is logged, four times at most
+ *				in each recording; there may be several
+ *	pick SEED		in one call of eight, which follow from SEED
  *	order LO HI		code whose memory barriers and whose stores outside of its own stack
  *				are logged while `ordering`; there may be several
  *	ordered LO HI		data from which that code's loads are logged, the first 64 of each
@@ -74,7 +80,8 @@ enum { VCPUS = 64, HEADER = 4096, MAGIC = 0x32736243 /* "Cbs2" */ };
 /* clang-format off */
 enum kind { /* grading/machine/observer.py says what each is */
 	K_START = 1, K_SITE, K_BODY, K_EXIT, K_HOME, K_CALLBACK, K_HIT, K_POINT, K_VECTOR, K_FENCE,
-	K_STORE, K_LOOK, K_WORD, K_FOREIGN, K_SETTING, K_MIDDLE, K_BELOW, K_WRITE, K_READ
+	K_STORE, K_LOOK, K_WORD, K_FOREIGN, K_SETTING, K_MIDDLE, K_BELOW, K_WRITE, K_READ,
+	K_BETWEEN
 };
 /* clang-format on */
 
@@ -87,6 +94,7 @@ struct header {
 	uint64_t recording; /* written by the harness */
 	uint64_t insns[VCPUS];
 	uint64_t ordering;  /* written by the harness */
+	uint64_t between;   /* instructions that were checked for `between` */
 };
 
 struct record {
@@ -147,25 +155,26 @@ struct watch {
 	uint32_t ahead; /* instructions from this one to the end of its block */
 	bool privileged; /* the firmware's, and it ran in the firmware's mode */
 	bool order;	/* it lies in an `order` range */
+	uint64_t most;	/* bytes by which sp may be lower than where the registers were kept */
 	/* checks of its accesses while recording; logged loads while ordering */
-	struct often looked, loaded;
+	struct often looked, loaded, wrong;
 };
 
 /* A range of addresses. */
 struct range {
 	uint64_t lo, hi;
-	uint64_t image; /* of a module: where in the image its text is */
+	uint64_t image; /* of a module: where in the image its text is; of `between`: SIZE */
 };
 
 static struct ranges {
 	struct range r[16];
 	unsigned n;
-} looks, order, ordered, modules;
+} looks, order, ordered, modules, between;
 
 static struct place *places;
 static size_t n_places;
 static struct range tracer, firmware, text /* virtual */;
-static uint64_t start_pa, text_pa, head_size;
+static uint64_t start_pa, text_pa, head_size, pick_seed;
 static uint8_t *image;
 static bool want_fences, mcount, started;
 static unsigned boot_vcpu;
@@ -191,6 +200,7 @@ static const struct isa {
 	uint64_t masks; /* bits that mask interrupts */
 	unsigned sp, fp, link, argument;
 	uint64_t per_cpu; /* registers that change when a thread moves to another CPU */
+	uint64_t reserved; /* registers that no function changes */
 	uint32_t nop, eret;
 	/* clang-format off */
 } riscv64 = {
@@ -200,6 +210,7 @@ static const struct isa {
 	 [MASKED] = "sstatus", [CPU] = "", [THREAD] = "",
 	 [CAUSE] = "scause", [FROM] = "sepc", [FAULT] = "stval", [MODE] = "priv"},
 	.masks = 1 << 1, .sp = 2, .fp = 8, .link = 1, .argument = 10, .per_cpu = 1 << 4,
+	.reserved = 1 << 3 | 1 << 4,
 	.nop = 0x00000013, .eret = 0x10200073,
 }, arm64 = {
 	{"x0", "x1", "x2", "x3", "x4", "x5", "x6", "x7", "x8", "x9", "x10", "x11", "x12", "x13",
@@ -208,6 +219,7 @@ static const struct isa {
 	 [MASKED] = "cpsr", [CPU] = "TPIDR_EL1", [THREAD] = "SP_EL0",
 	 [CAUSE] = "ESR_EL1", [FROM] = "ELR_EL1", [FAULT] = "FAR_EL1", [MODE] = ""},
 	.masks = 0xf << 6, .sp = 31, .fp = 29, .link = 30, .argument = 0, .per_cpu = 1ull << CPU,
+	.reserved = 1 << 18,
 	.nop = 0xd503201f, .eret = 0xd69f03e0,
 }, *isa;
 /* clang-format on */
@@ -232,13 +244,18 @@ static bool inside(const struct range *r, uint64_t a)
 	return a >= r->lo && a < r->hi;
 }
 
-static bool inside_any(const struct ranges *all, uint64_t a)
+static const struct range *range_of(const struct ranges *all, uint64_t a)
 {
 	unsigned i = 0;
 
 	while (i < all->n && !inside(&all->r[i], a))
 		i++;
-	return i < all->n;
+	return i < all->n ? &all->r[i] : NULL;
+}
+
+static bool inside_any(const struct ranges *all, uint64_t a)
+{
+	return range_of(all, a);
 }
 
 /* ---- registers and memory of the CPU that runs the callback ------------------------ */
@@ -313,6 +330,7 @@ struct kept {
 	uint64_t window; /* the number of the recording; 0: nothing is kept */
 	uint64_t at;
 	uint8_t vcpu;
+	bool picked; /* the instructions of this call are checked */
 	uint64_t reg[KEPT];
 };
 
@@ -384,6 +402,14 @@ static void enter_exception(struct thread *t)
 		t->kept[t->level].window = 0;
 }
 
+static plugin_u64 since; /* instructions that are not in head->insns yet */
+enum { OFTEN = 1 << 16 };
+
+static uint64_t insns_before(unsigned vcpu, const struct watch *w)
+{
+	return head->insns[vcpu] + qemu_plugin_u64_get(since, vcpu) - w->ahead;
+}
+
 static void keep(unsigned vcpu, const struct watch *w, struct thread *t)
 {
 	struct kept *k = &t->kept[t->level];
@@ -394,6 +420,7 @@ static void keep(unsigned vcpu, const struct watch *w, struct thread *t)
 		k->reg[n] = kept_reg(vcpu, n);
 	k->vcpu = vcpu;
 	k->at = w->p.at;
+	k->picked = (pick_seed + insns_before(vcpu, w)) * 0x9e3779b97f4a7c15 >> 61 == 0;
 	k->window = head->recording;
 }
 
@@ -426,14 +453,6 @@ static uint64_t changed(unsigned vcpu, struct thread *t)
 }
 
 /* ---- writing records ----------------------------------------------------------------- */
-
-static plugin_u64 since; /* instructions that are not in head->insns yet */
-enum { OFTEN = 1 << 16 };
-
-static uint64_t insns_before(unsigned vcpu, const struct watch *w)
-{
-	return head->insns[vcpu] + qemu_plugin_u64_get(since, vcpu) - w->ahead;
-}
 
 /*
  * Reserve a record and @more slots after it; NULL if the log is full. finish() makes the record
@@ -747,12 +766,45 @@ static bool pushes(uint32_t word)
 	       ((word & 0x3bc003e0) == 0x298003e0 || (word & 0x3be00fe0) == 0x38000fe0);
 }
 
-/* Count one more time in this window. True if it was counted 64 times already. */
-static bool enough(struct often *o, uint64_t window)
+/* Count one more time in this window. True if it was counted @most times already. */
+static bool more_than(uint64_t most, struct often *o, uint64_t window)
 {
 	if (o->window != window)
 		*o = (struct often){window, 0};
-	return o->times++ >= 64;
+	return o->times++ >= most;
+}
+
+static bool enough(struct often *o, uint64_t window)
+{
+	return more_than(64, o, window);
+}
+
+/*
+ * v: sp, its value where the registers were kept, the mask of reserved registers that differ from
+ * the kept ones. An interrupt may come before any instruction, and walks the stack from the frame
+ * pointer on, which must be the kept one or point into the frame.
+ */
+static void between_two(unsigned vcpu, void *arg)
+{
+	struct watch *w = arg;
+	uint64_t sp, fp, mask = 0, was;
+	struct thread *t;
+	struct kept *k;
+
+	if (!started || !head->recording)
+		return;
+	t = thread_of(sp = reg(vcpu, isa->sp));
+	if (!is_open(t) || !(k = &t->kept[t->level])->picked)
+		return;
+	__atomic_fetch_add(&head->between, 1, __ATOMIC_RELAXED);
+	was = k->reg[isa->sp];
+	for (unsigned n = 0; n < KEPT; n++)
+		if (isa->reserved >> n & 1 && (k->vcpu == vcpu || !(isa->per_cpu >> n & 1)))
+			mask |= (uint64_t)(k->reg[n] != kept_reg(vcpu, n)) << n;
+	fp = reg(vcpu, isa->fp);
+	mask |= (uint64_t)(fp != k->reg[isa->fp] && was - fp > was - sp) << isa->fp;
+	if ((mask || sp % 16 || was - sp > w->most) && !more_than(4, &w->wrong, head->recording))
+		simple(vcpu, w, t, K_BETWEEN, sp, was, mask, 0);
 }
 
 /*
@@ -965,6 +1017,10 @@ static void watch_insn(struct qemu_plugin_insn *insn, size_t ahead)
 		if (is_barrier(word))
 			qemu_plugin_register_vcpu_insn_exec_cb(insn, barrier, CB_R_REGS, w);
 	}
+	if (inside_any(&between, linked)) {
+		WATCH->most = range_of(&between, linked)->image;
+		qemu_plugin_register_vcpu_insn_exec_cb(insn, between_two, CB_R_REGS, w);
+	}
 	if (inside(&tracer, linked) || inside_any(&order, linked))
 		qemu_plugin_register_vcpu_mem_cb(insn, touched, CB_R_REGS, MEM_RW, WATCH);
 }
@@ -1064,6 +1120,10 @@ static bool config_line(const char *word, uint64_t a, uint64_t b, uint64_t c)
 		return add_range(&order, a, b, 0);
 	else if (!strcmp(word, "module"))
 		return add_range(&modules, a, b, c);
+	else if (!strcmp(word, "between"))
+		return add_range(&between, a, b, c);
+	else if (!strcmp(word, "pick"))
+		pick_seed = a;
 	else if (!strcmp(word, "ordered"))
 		return add_range(&ordered, a, b, 0);
 	else if (!strcmp(word, "tracer"))

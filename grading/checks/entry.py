@@ -5,8 +5,8 @@ import errno
 from itertools import pairwise
 
 from grading.checks.checks import first_of
-from grading.checks.registers import (PATTERN, below_sp, kept, mistake_of, lone_callbacks, went_on,
-                                      where)
+from grading.checks.registers import (PATTERN, kept, lone_callbacks, mistake_of, went_on, where,
+                                      wrong_between)
 from grading.evidence.evidence import Evidence, between, once
 from grading.evidence.finding import Finding
 from grading.machine.observer import Record
@@ -142,8 +142,8 @@ def _caller_wrong(evidence: Evidence, call: Call, record: Record) -> tuple[str, 
 def registers_found(evidence: Evidence) -> Finding | None:
     """A traced function finds every register as its caller left it, and continues after its site.
     Other rungs judge what ops change."""
-    if evidence.truth.below:
-        return below_sp(evidence)
+    if evidence.truth.between:
+        return wrong_between(evidence)
     passed = sum(1 << n for n in evidence.isa.arguments)
     finding = first_of(kept(evidence, call) or went_on(evidence, call) for phase in evidence.on()
                        for call in evidence.calls(phase))

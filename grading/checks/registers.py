@@ -8,8 +8,8 @@ callback it reads the arguments, the frame records and struct ftrace_regs.
 from grading.checks.checks import first_of
 from grading.evidence.evidence import Evidence
 from grading.evidence.finding import Finding
-from grading.machine.observer import Record
-from grading.truth.truth import Call
+from grading.machine.observer import Kind, Record
+from grading.truth.truth import MOST_STACK, Call
 from qemu.isa import Isa
 
 # the upper half of the values that kern/apps/registers.c and entry.c put into every register
@@ -38,8 +38,8 @@ def where(evidence: Evidence, address: int) -> str:
 def registers_kept(evidence: Evidence) -> Finding | None:
     """Every call, traced or not, preserves the registers that it must preserve, and continues after
     its site."""
-    if evidence.truth.below:
-        return below_sp(evidence)
+    if evidence.truth.between:
+        return wrong_between(evidence)
     finding = first_of(kept(evidence, call) or went_on(evidence, call)
                        for call in evidence.truth.calls)
     seen = any(call.landed for call in evidence.truth.calls if call.callbacks)
@@ -47,19 +47,38 @@ def registers_kept(evidence: Evidence) -> Finding | None:
         "no traced call reached the callback and returned to its call site"))
 
 
-def below_sp(evidence: Evidence) -> Finding | None:
-    """A finding if the tracer used memory below sp, or had an unaligned sp: an interrupt may come
-    at any instruction."""
-    for r in evidence.truth.below:
-        what, mistake = ("uses memory below sp, which an interrupt may overwrite: lower sp before "
-                         "you store, and raise it after you load", "stored-below-sp")
-        if r.v[0] % 16:
-            what = f"ran with sp {r.v[0]:#x}, which is not a multiple of 16"
-            mistake = "stack-not-aligned"
+def wrong_between(evidence: Evidence) -> Finding | None:
+    """A finding if an interrupt that comes between two instructions of the tracer would find sp or
+    a reserved register wrong, or overwrite memory that is used."""
+    for r in evidence.truth.between:
+        what, mistake = _wrong_at(evidence, r)
         return Finding(
             f"{evidence.kernel.name_at(r.addr)} ({evidence.kernel.disassemble(r.addr)}) {what}",
             seq=r.seq, mistake=mistake if evidence.lab == 1 else "")
     return None
+
+
+def _wrong_at(evidence: Evidence, record: Record) -> tuple[str, str]:
+    """What is wrong when this instruction begins, and the mistake's name in lab 1."""
+    sp, was, mask = record.v[:3]
+    if sp % 16:
+        return f"ran with sp {sp:#x}, which is not a multiple of 16", "stack-not-aligned"
+    if record.kind == Kind.BELOW:
+        return ("uses memory below sp, which an interrupt may overwrite: lower sp before "
+                "you store, and raise it after you load", "stored-below-sp")
+    if sp > was:
+        return (f"ran with sp {sp - was} bytes above where the call began: an interrupt would "
+                "overwrite the stack frame of the function or of its caller", "")
+    if was - sp > MOST_STACK:
+        return (f"ran with {was - sp} bytes on the stack: one call may take at most {MOST_STACK}",
+                "")
+    number = next(n for n in range(len(evidence.isa.names)) if mask >> n & 1)
+    if number == evidence.isa.fp:
+        return (f"ran with a frame pointer, {evidence.isa.names[number]}, that is not the caller's "
+                "and does not point into the stub's own frame: an interrupt would walk the stack "
+                "from it", "frame-pointer-lost")
+    return (f"ran with another value in {evidence.isa.names[number]} than before the call: an "
+            "interrupt would find that value", "reserved-register-touched")
 
 
 def kept(evidence: Evidence, call: Call, but: int = 0) -> Finding | None:
@@ -87,8 +106,8 @@ def went_on(evidence: Evidence, call: Call) -> Finding | None:
 def found_as_left(evidence: Evidence) -> Finding | None:
     """Labs 5 and 6: a function begins with the register values of its caller, except for the link
     register."""
-    if evidence.truth.below:
-        return below_sp(evidence)
+    if evidence.truth.between:
+        return wrong_between(evidence)
     for call in evidence.truth.calls:
         if wrong := evidence.lost(call, 1 << evidence.isa.link):
             return Finding(f"{call.name} was called, on CPU {call.vcpu}, and after its call site "

@@ -20,6 +20,7 @@ each of them (grading/elf/halves.py).
 
 import functools
 import importlib.util
+import random
 import sys
 from collections.abc import Callable, Collection
 from dataclasses import dataclass, replace
@@ -39,7 +40,8 @@ from grading.session.session import BUDGET, Session
 from grading.stimulus.schedules import SCHEDULES, Change, WhenHeld
 from qemu.machine import ARCHES, ROOT
 
-CPUS = (1, 4)
+ONE, MANY, PLAYED = "one CPU", "many CPUs", "schedules"  # kinds of boots
+MANY_CPUS = range(3, 7)  # from which the seed takes the number of CPUs of the boot with many
 LABS = {
     int(p.parent.name.split("-")[0]): p.parent
     for p in sorted(ROOT.glob("labs/[0-9]-*/rubric.toml"))
@@ -53,8 +55,7 @@ class Rung:
     promise: str
     check: Check
     seen: tuple[Coverage, ...] = ()  # what must have been observed before it is reached
-    # the boots that judge it: with one CPU, with several; or SCHEDULES
-    cpus: tuple[int, ...] = (1, 4)
+    boots: tuple[str, ...] = (ONE, MANY)  # the kinds of boots that judge it
     # rungs, besides the first; if one of them is lost, this one is lost too, and not judged
     needs: tuple[str, ...] = ()
     # rungs whose loss explains the loss of this one, which is judged all the same
@@ -68,9 +69,7 @@ class Rung:
         return self.console if evidence.line else self.check
 
     def judges(self, boot: int) -> bool:
-        if SCHEDULES in (boot, *self.cpus):
-            return boot in self.cpus
-        return (boot > 1) in {cpus > 1 for cpus in self.cpus}
+        return {SCHEDULES: PLAYED, 1: ONE}.get(boot, MANY) in self.boots
 
 
 @dataclass(frozen=True)
@@ -156,9 +155,10 @@ def _rung(entry: dict[str, Any], checks: dict[str, Check], seen: dict[str, tuple
                 **options)
 
 
-def boots(number: int) -> tuple[int, ...]:
+def boots(number: int, seed: int) -> tuple[int, ...]:
     """The boots of a grade: numbers of CPUs, and SCHEDULES if the lab has schedules."""
-    return (*CPUS, *([SCHEDULES] if lab(number).schedules else []))
+    many = random.Random(f"boots {seed}").choice(MANY_CPUS)
+    return (1, many, *([SCHEDULES] if lab(number).schedules else []))
 
 
 def boot(kernel: Kernel, number: int, which: int, seed: int, out: Path,

@@ -239,12 +239,8 @@ def answers(what: str, least: int = 1) -> Coverage:
     return once(what, lambda e: len(e.truth.hits["answer"]), least)
 
 
-STEPS = with_one_cpu(
-    Coverage(
-        "step of _mcount", lambda e: [
-            Amount(f"with {tracer} on", e.steps.taken[traced], 4)
-            for traced, tracer in enumerate(("no tracer", "a tracer"))
-        ]))
+BETWEEN = once("instruction of the tracer's assembly before which registers were checked",
+               lambda e: e.checked, 100)
 
 
 # ---- patched returns -----------------------------------------------------------------------------

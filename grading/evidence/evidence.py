@@ -19,7 +19,6 @@ from grading.elf.elf import Kernel, Site
 from grading.elf.module import Module
 from grading.stimulus import seeded, workload
 from grading.stimulus.schedules import Played
-from grading.stimulus.steps import Steps
 from grading.stimulus.trials import Trial
 from grading.text.graph_text import GraphTrace
 from grading.text.trace_text import FunctionTrace
@@ -151,7 +150,7 @@ class Spoilt:
     CPUs) while it was."""
 
     site: Site
-    # the word that was written: an instruction without effect, or (four CPUs) a call of another
+    # the word that was written: an instruction without effect, or (many CPUs) a call of another
     # function
     word: int
     seed: int
@@ -298,7 +297,7 @@ class Evidence:
     # labs 1 to 3: the workload under a tracer that overwrites every register that it may overwrite
     overwritten: Phase | None = None
     spoilt: Spoilt | None = None
-    steps: Steps = field(default_factory=Steps)  # lab 1
+    checked: int = 0  # instructions of the tracer's assembly before which registers were checked
     # when it was checked, and the CPUs that could write text then
     alias: list[tuple[str, list[int]]] = field(default_factory=list)
     loaded: list[Loaded] = field(default_factory=list)  # lab 7
@@ -429,10 +428,10 @@ class Evidence:
         return [n for n in range(len(self.isa.names)) if mask >> n & 1] if mask else []
 
     def registers_kept(self) -> bool:
-        """Did every call preserve its registers and continue after its site, did the tracer use no
-        memory below sp, and was there a traced call?"""
+        """Did every call preserve its registers and continue after its site, was nothing
+        wrong between two instructions, and was there a traced call?"""
         calls = self.truth.calls
-        return not self.truth.below and any(c.landed for c in calls if c.callbacks) and not any(
+        return not self.truth.between and any(c.landed for c in calls if c.callbacks) and not any(
             c.went_astray or self.lost(c) for c in calls)
 
     def expected(self, phase: Phase) -> workload.ExpectedRun:

@@ -23,6 +23,7 @@ MOST = 4  # additional slots of a record at most; they have words of registers o
 WORDS = [struct.Struct(f"<{8 * slots}Q") for slots in range(MOST + 1)]
 RESERVED, STARTS, RECORDING, INSNS = 16, 24, 32, 40  # offsets in the header
 ORDERING = INSNS + 8 * 64
+BETWEEN = ORDERING + 8
 
 
 class Kind(IntEnum):
@@ -47,6 +48,7 @@ class Kind(IntEnum):
     BELOW = 17  # sp
     WRITE = 18  # address, value, upper half of a 16-byte value
     READ = 19  # the same as WRITE
+    BETWEEN = 20  # sp; sp where the registers were kept; mask of registers with wrong values
 
 
 KINDS = len(Kind)
@@ -154,6 +156,10 @@ class Observer:
             yield
         finally:
             struct.pack_into("<Q", self._map, switch, 0)
+
+    def checked(self) -> int:
+        """The number of instructions at which sp and the reserved registers were checked."""
+        return self._word(BETWEEN)
 
     def insns_of(self, cpus: int) -> list[int]:
         return list(struct.unpack_from(f"<{cpus}Q", self._map, INSNS))

@@ -1,7 +1,7 @@
 """Measures the processor time of a grade, and of the same boots without the observer: part of `make
 bench`.
 
-A grade of one architecture boots with one and with four CPUs; then the same lines are typed at
+A grade of one architecture boots with one CPU and with several; then the same lines are typed at
 machines without an observer. Other load on the host only makes times longer, so the shortest of
 several measurements is shown.
 """

@@ -150,7 +150,7 @@ class ScratchTree:
         """Grade boot by boot, until a rung says what is wrong."""
         kernel = Kernel(self.path / f"build/{self.arch}/lab{self.lab}/callsite.elf", self.arch)
         result = SURVIVED, ""
-        for boot in rubric.boots(self.lab):
+        for boot in rubric.boots(self.lab, seed):
             got = result_of(wrong.grade(kernel, self.lab, [boot], wrong.BUDGET[self.lab >= 5], seed,
                                         self.path / "build/grade"))
             result = got if got[0] != SURVIVED else result

@@ -331,7 +331,7 @@ class ModuleSession(Session):
     def _redirected(self, machine: Run, loaded: Loaded, rng: random.Random) -> None:
         """Make the trampolines lead elsewhere, each time in another way. The kernel must notice it
         when a function begins to be traced (one CPU); when a second tracer selects it, and when no
-        tracer selects it any more (four CPUs)."""
+        tracer selects it any more (many CPUs)."""
         names = [name.split(" ")[0] for name in sorted(loaded.module.names)]
         ways = [self._kernel.isa.aside(TRAMPOLINE),
                 *(self._kernel.isa.flipped(*bit) for bit in self._bits(len(names) - 1, rng))]

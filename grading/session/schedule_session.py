@@ -16,6 +16,7 @@ from grading.truth import probes, truth
 from grading.verdict import Stopped, Verdict
 
 FOLLOWED = ("calls_",)
+SEVERAL = range(2, 5)  # from which the seed takes the number of CPUs
 CAPACITY = 4_000_000  # slots of the observer's log: many calls are logged with each step
 CHOSEN = 4  # schedules of each change that the seed chooses, besides those that are always played
 PATCHER = "kern/ftrace/core/patch.c"  # its stores, which other CPUs see, are steps in every lab
@@ -23,12 +24,13 @@ PROBES = "kern/ftrace/probes/kprobes.c"  # and so are these, in lab 8
 
 
 class ScheduleSession(Session):
-    """A boot with two CPUs: one makes changes, the other makes traced calls."""
+    """A boot with several CPUs: one makes changes, another makes traced calls."""
 
     def __init__(self, kernel: Kernel, lab: int, seed: int, log: Path, say: Callable[[str], None],
                  budget: int, changes: tuple[Change, ...], files: Sequence[str], only: str = "",
                  again: bool = False, when_held: WhenHeld | None = None) -> None:
-        super().__init__(kernel, lab, 2, seed, log, say, budget)
+        cpus = random.Random(f"schedules {seed}").choice(SEVERAL)
+        super().__init__(kernel, lab, cpus, seed, log, say, budget)
         self._evidence.boot = SCHEDULES
         self._changes = changes
         self._only = only

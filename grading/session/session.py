@@ -12,7 +12,7 @@ from grading.elf.elf import KERNEL_BASE, Kernel
 from grading.evidence.evidence import Complaint, Evidence, Filter, Phase, Spoilt
 from grading.machine.machine import Run
 from grading.machine.observer import Config, Record
-from grading.stimulus import steps, trials, workload
+from grading.stimulus import trials, workload
 from grading.stimulus.trials import Trial
 from grading.text.trace_text import parse
 from grading.truth import truth
@@ -95,7 +95,9 @@ class Session:
         """Boot, type all commands, power off, and return the evidence."""
         e, began = self._evidence, time.monotonic()
         try:
-            with blamed(), Run(self._machine, e.log, self._config(), self._budget,
+            config = self._config()
+            config.add("pick", e.seed)
+            with blamed(), Run(self._machine, e.log, config, self._budget,
                                PRINTED) as machine:
                 try:
                     with e.judged():
@@ -136,6 +138,7 @@ class Session:
             self._evidence.phases[-1].last = machine.observer.written()
         self._evidence.typed = machine.typed
         self._evidence.insns = machine.observer.insns()
+        self._evidence.checked = machine.observer.checked()
         last = BEGINNING if machine.observer.lost() else None
         self._evidence.truth = self._truth(machine.observer.records(last=last))
         self._evidence.observed = len(self._evidence.truth.calls)
@@ -195,18 +198,11 @@ class Session:
         e, lab = self._evidence, self._evidence.lab
         if lab == 3:
             self._quiet(machine, "echo 'registers_call wl_*' > set_ftrace_filter")
-        if lab == 3 or e.smp == 1:
-            pattern = Phase("registers", 0, None)
-            with self._recorded(machine, pattern):
-                self._quiet(machine, "registers")
-            e.truth = truth.read(self._kernel,
-                                 machine.observer.records(pattern.first, pattern.last))
-        kept = lab < 3 and e.smp > 1 or e.registers_kept()
-        if kept and lab == 1 and e.smp == 1:
-            self._say("registers, step by step")
-            steps.watch(machine, self._kernel, e.steps)
-            machine.console.wait_ready(WORKLOAD_SECONDS)
-        if kept and not e.steps.why:
+        pattern = Phase("registers", 0, None)
+        with self._recorded(machine, pattern):
+            self._quiet(machine, "registers")
+        e.truth = truth.read(self._kernel, machine.observer.records(pattern.first, pattern.last))
+        if e.registers_kept():
             self._say(f"registers: workload {seed:016x}")
             phase = e.overwritten = Phase("overwritten registers", seed,
                                           make_filter(self._kernel, "registers_call wl_*", ""))
@@ -244,7 +240,7 @@ class Session:
 
     def _refused(self, machine: Run, spoilt: Spoilt) -> None:
         """Overwrite a call site. The kernel must notice it when tracing begins (one CPU) or ends
-        (four CPUs). This comes last, because such a kernel starts no further tracer."""
+        (many CPUs). This comes last, because such a kernel starts no further tracer."""
         console, name = machine.console, spoilt.site.function.name
         self._say(f"another word at the call site of {name}")
         begin, end = [f"echo {name} > set_ftrace_filter",

@@ -13,8 +13,9 @@ call runs. Both are read from the observer's log of one run without any stop. A 
     unregister:ftrace_shutdown+0x98             without a place: B makes its whole call in step 2,
                                                 and there are no steps 3 and 4
 
-A is held at its step only, where it has no spinlock that B needs. At the end of step 3 it may be
-anywhere, in the scheduler too, with a lock that CPU B waits for.
+Other CPUs, if there are any, have nothing to do. A is held at its step only, where it has no
+spinlock that B needs. At the end of step 3 it may be anywhere, in the scheduler too, with a lock
+that CPU B waits for.
 
 The observer's log shows what each of B's calls did; which ops it must run depends on whether the
 change had ended. A schedule that fails is played again by its name: SCHEDULE=...
@@ -297,8 +298,9 @@ class _Play:
         cpus.begin(player.typed(schedule.change))
         self._to_step(schedule.step)
         player.want(cpus)
-        inside = schedule.inside and cpus.reach({player.address(schedule.inside)}, but={CHANGER},
-                                                until=player.is_made, insns=CALL_INSNS) == CALLER
+        inside = schedule.inside and cpus.reach({player.address(schedule.inside)},
+                                                but=cpus.all - {CALLER}, until=player.is_made,
+                                                insns=CALL_INSNS) == CALLER
         if player.when_held:
             player.when_held(player.machine, schedule, cpus)
         if inside:
@@ -320,7 +322,7 @@ class _Play:
             if n:
                 self._cpus.step(CHANGER)
                 self._cpus.go(CHANGER)
-            if self._cpus.reach({self._player.address(step)}, but={CALLER},
+            if self._cpus.reach({self._player.address(step)}, but=self._cpus.all - {CHANGER},
                                 until=self._ended) is None:
                 return False
         return True

@@ -239,7 +239,7 @@ def expect(seed: int, cpus: int, changes: OpChanges = OpChanges()) -> ExpectedRu
     """Every call of `workload SEED` on a machine with that many CPUs."""
     cpus = min(cpus, MAX_CPUS)
     random = Generator(seed)
-    total = (600 + random.next() % 601) * (2 if cpus > 4 else 1)
+    total = 600 + random.next() % 601 + 150 * max(0, cpus - 4)
     interrupt_budgets = [48 + random.next() % 17 for _ in range(cpus)]
     rest = total - sum(interrupt_budgets)
     weights = [2 + random.next() % 3 for _ in range(cpus)]

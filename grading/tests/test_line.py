@@ -311,7 +311,7 @@ class ConsoleAlone(unittest.TestCase):
         self.assertEqual((grade.points, grade.possible, grade.verdict), (30, 30, Verdict.PASS),
                          [r.findings for r in grade.results])
         self.assertEqual([r.rung.name for r in grade.results if not r.unseen],
-                         ["life", "rest", "restored", "four CPUs"])
+                         ["life", "rest", "restored", "many CPUs"])
 
     def test_the_table_says_what_is_not_judged(self) -> None:
         report.show(self.graded(), Screen(width=120, file=(said := io.StringIO())))
@@ -511,11 +511,11 @@ class ModulesAlone(unittest.TestCase):
         shorter, twice = last(lambda line: []), last(lambda line: [line, line])
         nothing = lambda lines: lines[:0]
         for lost, name, wrong in (
-            ("four CPUs", "a call is missing", {"visited": shorter}),
-            ("four CPUs", "a call is printed twice", {"visited": twice}),
-            ("four CPUs", "a call that nobody made",
+            ("many CPUs", "a call is missing", {"visited": shorter}),
+            ("many CPUs", "a call is printed twice", {"visited": twice}),
+            ("many CPUs", "a call that nobody made",
              {"visited": lambda lines: [event(0, 30, "maple_leaf [maple] <-file_write"), *lines]}),
-            ("four CPUs", "another function",
+            ("many CPUs", "another function",
              {"visited": lambda lines:
               [*lines[:5], lines[5].replace("maple_", "maple_l"), *lines[6:]]}),
             ("coming", "init is missing", {"came": lambda lines: lines[1:]}),
@@ -606,17 +606,17 @@ class ProbesAlone(unittest.TestCase):
                 return [*lines[:n], *change(lines[n]), *lines[n + 1:]]
             return changed
 
-        for lost, name, wrong in (("four CPUs", "a hit is missing", {
+        for lost, name, wrong in (("many CPUs", "a hit is missing", {
                 "spoils": at(" at0:", lambda line: [])
-        }), ("four CPUs", "a hit is printed twice",
-             {"spoils": at(" at2:", lambda line: [line, line])}), ("four CPUs", "another place", {
+        }), ("many CPUs", "a hit is printed twice",
+             {"spoils": at(" at2:", lambda line: [line, line])}), ("many CPUs", "another place", {
                  "spoils": at(" at1:", lambda line: [line.replace("+0x4/", "+0x8/")])
-             }), ("four CPUs", "an interrupt is not printed as one", {
+             }), ("many CPUs", "an interrupt is not printed as one", {
                  "spoils": at("d.h1.     1.000000: at",
                               lambda line: [line.replace("d.h1.", ".....")])
-             }), ("four CPUs", "one hit was missed", {
+             }), ("many CPUs", "one hit was missed", {
                  "counts": lambda lines: [line.replace("   0\n", "   1\n") for line in lines]
-             }), ("four CPUs", "no counts",
+             }), ("many CPUs", "no counts",
                   {"counts": lambda lines: []
                    }), ("returns", "a return is missing",
                         {"spoils": at(" back0:", lambda line: [])

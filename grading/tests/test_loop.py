@@ -101,8 +101,8 @@ class TestMistyped(Folder):
             self.refused(f"REPLAY={seed} is not a seed", f"--seed={seed}")
 
     def test_a_number_of_cpus_of_no_grade(self) -> None:
-        for smp in ("3", "0", "8", "16", "-1", "04", "four", ""):
-            self.refused(f"SMP={smp}: a grade boots with 1 or 4 CPUs", "--smp", smp)
+        for smp in ("2", "0", "7", "16", "-1", "04", "four", ""):
+            self.refused(f"SMP={smp}: a grade boots with 1, 3, 4, 5 or 6 CPUs", "--smp", smp)
 
     def test_a_schedule_that_there_is_not(self) -> None:
         changes = ", ".join(change.name for change in rubric.lab(LAB).schedules)

@@ -280,6 +280,24 @@ class KernelText(Observed):
             places = [tiny.symbols(arch, "LIVE")[name] for name in ("unmask", "unmask_loads")]
             self.assertEqual([r.addr for r in self.of[arch] if r.kind == Kind.BELOW], places)
 
+    def test_registers_that_an_interrupt_between_two_instructions_would_find_wrong(self) -> None:
+        """In some calls, and four times for each instruction at most."""
+        places = ("raised", "unaligned", "deep", "reserved", "no_frame")
+        self.on_both("registers", "between astray astray_end 512", "site astray_site", "pick 1")
+        for arch in ARCHES:
+            symbols, isa = tiny.symbols(arch, "LIVE"), ISAS[arch]
+            found = [r for r in self.of[arch] if r.kind == Kind.BETWEEN]
+            self.assertEqual([r.addr for r in found], 4 * [symbols[name] for name in places])
+            self.assertEqual([r.v[0] - r.v[1] + (1 << 64) * (r.v[0] < r.v[1]) for r in found[:5]],
+                             [16, (1 << 64) - 8, (1 << 64) - 1024, 0, 0])
+            self.assertEqual([self.names(arch, r.v[2]) for r in found[:5]],
+                             [set(), set(), set(), {isa.names[isa.reserved[0]]},
+                              {isa.names[isa.fp]}])
+
+    def test_a_frame_that_is_not_too_large(self) -> None:
+        for records in self.on_both("registers", "between deep reserved 1024", "site astray_site"):
+            self.assertNotIn(Kind.BETWEEN, [r.kind for r in records])
+
     def test_a_store_into_text_with_its_value(self) -> None:
         for records in self.on_both("enable"):
             [store] = [r for r in records if r.kind == Kind.STORE]

@@ -159,11 +159,22 @@ class Kept(RecordedCalls):
                                                                      "entry")):
                 self.hook = hook
                 e = self.evidence("riscv64", self.call(callbacks=[record(Kind.CALLBACK, TEXT)]))
-                e.truth.below = [record(Kind.BELOW, TEXT, sp)]
+                e.truth.between = [record(Kind.BELOW, TEXT, sp)]
                 with self.subTest(sp=sp, hook=hook):
                     self.assert_finding(
                         check(e), words, "" if hook == "entry" else
                         "stored-below-sp" if sp == SP else "stack-not-aligned")
+
+    def test_what_an_interrupt_between_two_instructions_would_find(self) -> None:
+        self.hook = "mcount"
+        for sp, mask, words, mistake in (
+                (SP + 16, 0, "16 bytes above where the call began", ""),
+                (SP - 528, 0, "528 bytes on the stack: one call may take at most 512", ""),
+                (SP, 1 << 4, "another value in tp", "reserved-register-touched"),
+                (SP, 1 << 8, "a frame pointer, s0,", "frame-pointer-lost")):
+            e = self.evidence("riscv64", self.call(callbacks=[record(Kind.CALLBACK, TEXT)]))
+            e.truth.between = [record(Kind.BETWEEN, TEXT, sp, SP, mask)]
+            self.assert_finding(registers.registers_kept(e), words, mistake)
 
     def test_something_must_have_been_traced(self) -> None:
         nothing: list[Record] = []

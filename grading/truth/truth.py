@@ -57,6 +57,10 @@ ORDERED_CODE = ((("kern/ftrace/graph/fgraph_one.c", "kern/ftrace/graph/fgraph.c"
                 (("kern/ftrace/core/patch.c",), ()))
 # Variables that events load while another CPU may store into them.
 ORDERED_DATA = {"fgraph_stamp": 8, "fgraph_slots": 8, "fgraph_array": 128, "ftrace_graph_dead": 1}
+# The assembly that is handed in, which may be interrupted between any two instructions; and bytes
+# that a call may have on the stack while it runs there.
+ASSEMBLY = ("mcount.S", "mcount_caller.S", "caller.S", "graph.S", "graph_caller.S")
+MOST_STACK = 512
 REGS_WORDS = 14  # of struct ftrace_regs
 # as mask of changed registers: the observer had no earlier values to compare with
 KEPT_NOTHING = (1 << 64) - 1
@@ -148,8 +152,9 @@ class Truth:
     settings: list[Record] = field(default_factory=list)
     # exits of CALLBACKS that were not entered by their first instruction
     middle: list[Record] = field(default_factory=list)
-    # loads and stores of the tracer's code below sp, or while sp was not aligned
-    below: list[Record] = field(default_factory=list)
+    # what an interrupt between two instructions would find wrong: loads and stores of the tracer's
+    # code below sp, or while sp was not aligned; in its assembly a wrong sp or reserved register
+    between: list[Record] = field(default_factory=list)
     # stores and READs of handed-in code, while the harness records their order
     writes: list[Record] = field(default_factory=list)
     # executed instructions that are neither the text as linked nor a word that may change
@@ -318,6 +323,8 @@ def config(kernel: Kernel, machine: Machine, followed: tuple[str, ...] = returns
     c.add("fences")
     own = kernel.symbol("__ftrace_text_start"), kernel.symbol("__ftrace_text_end")
     c.add("tracer", *own)
+    for lo, hi in kernel.code_of(*(f"kern/ftrace/{kernel.arch}/{name}" for name in ASSEMBLY)):
+        c.add("between", lo, hi, MOST_STACK)
     for code in ordered_code(kernel):
         c.add("order", *code)
     for name, size in ORDERED_DATA.items():
@@ -366,7 +373,8 @@ class _Reader:
             Kind.POINT: self._point, Kind.VECTOR: self._vector, Kind.FENCE: t.fences.append,
             Kind.STORE: self._store, Kind.LOOK: t.looks.append, Kind.WORD: t.words.append,
             Kind.FOREIGN: t.foreign.append, Kind.SETTING: t.settings.append,
-            Kind.MIDDLE: t.middle.append, Kind.BELOW: t.below.append, Kind.WRITE: t.writes.append,
+            Kind.MIDDLE: t.middle.append, Kind.BELOW: t.between.append,
+            Kind.BETWEEN: t.between.append, Kind.WRITE: t.writes.append,
             Kind.READ: t.writes.append, Kind.START: lambda r: None}
 
     def _looked(self, record: Record) -> bool:

@@ -328,11 +328,11 @@ CHECKS = {
     "sorted": named(of_the_build(all_of(table_sorted, tool_sorts)), _unsorted),
     "list": all_of(lookups, list_complete),
     "one CPU": three_agree,
-    "four CPUs": three_agree,
+    "many CPUs": three_agree,
 }
 
 CONSOLE = {
-    "life": lives_and_traces, "one CPU": printed_as_expected, "four CPUs": printed_as_expected
+    "life": lives_and_traces, "one CPU": printed_as_expected, "many CPUs": printed_as_expected
 }
 
 SEEN = {
@@ -342,5 +342,5 @@ SEEN = {
     "sorted": (SITES, TOOL),
     "list": (SITES, LISTED, answers("answer of lookup_rec", 3 * len(FUNCTIONS))),
     "one CPU": (ran(1, 2), printed(1)),
-    "four CPUs": (ran(1, 2), printed(1)),
+    "many CPUs": (ran(1, 2), printed(1)),
 }

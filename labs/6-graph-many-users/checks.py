@@ -37,7 +37,7 @@ from grading.machine.observer import Record
 from grading.session.graph_session import GraphSession
 from grading.stimulus.schedules import Change
 from grading.truth.returns import Span, calls_to
-from grading.checks.seen import (ANYTHING_RETURNED, FRAMES_OUT, INTERRUPTED, POWERED_OFF,
+from grading.checks.seen import (ANYTHING_RETURNED, BETWEEN, FRAMES_OUT, INTERRUPTED, POWERED_OFF,
                                  TEXT_AT_BOOT, TEXT_AT_END, Amount, Coverage, arguments,
                                  graph_printed, half_of, once as seen_once, ran, registers,
                                  returned, returned_compared, timed, values_printed, went_home)
@@ -484,7 +484,7 @@ CHECKS = {
                         handler_arguments),
     "home": home,
     "one CPU": named(all_of(followed, three_agree), entries_end, depth),
-    "four CPUs": named(all_of(followed, three_agree), entries_end, depth),
+    "many CPUs": named(all_of(followed, three_agree), entries_end, depth),
     "values": all_of(values, durations),
     "sixteen": named(all_of(sixteen, patched_if_wanted, own_calls, refused), _last_forgotten),
     "reverse": reverse,
@@ -494,16 +494,16 @@ CHECKS = {
     "schedules": all_of(as_linked, returns_under_schedules),
 }
 
-CONSOLE = {"life": lives_and_traces, "one CPU": nested_as_expected, "four CPUs": nested_as_expected}
+CONSOLE = {"life": lives_and_traces, "one CPU": nested_as_expected, "many CPUs": nested_as_expected}
 
 SEEN = {
     "returned": (ANYTHING_RETURNED,),
     "life": (POWERED_OFF, ran(4, 3)),
     "off": (TEXT_AT_BOOT, ran(0, 3), TEXT_AT_END, FRAMES_OUT),
-    "arguments": (arguments(4, 3), registers(4), returned_compared(4), TWO_TRACERS),
+    "arguments": (BETWEEN, arguments(4, 3), registers(4), returned_compared(4), TWO_TRACERS),
     "home": (went_home(4, 3), returned(4), INTERRUPTED),
     "one CPU": (ran(4, 3), graph_printed(4)),
-    "four CPUs": (ran(4, 3), graph_printed(4)),
+    "many CPUs": (ran(4, 3), graph_printed(4)),
     "values": (values_printed(4), timed(4)),
     "sixteen": (HAND_CALLS, INTERRUPTED),
     "reverse": (TWO_TRACERS, HAND_CALLS),

@@ -140,6 +140,12 @@ trapped_site:
 	bl	trap
 unmasked_site:
 	bl	unmask
+	mov	x21, 200
+1:
+astray_site:
+	bl	astray
+	subs	x21, x21, 1
+	b.ne	1b
 	bl	answer
 home:
 	bl	patched
@@ -182,6 +188,23 @@ unmask_loads:
 	msr	tpidr_el1, x30
 	msr	sp_el0, x30
 	ret
+astray:
+	add	sp, sp, 16
+raised:
+	sub	sp, sp, 24
+unaligned:
+	add	sp, sp, 8
+	sub	sp, sp, 1024
+deep:
+	add	sp, sp, 1024
+	add	x18, x18, 1
+reserved:
+	sub	x18, x18, 1
+	add	x29, x29, 1
+no_frame:
+	sub	x29, x29, 1
+	ret
+astray_end:
 trap:
 	brk	0
 	ret

@@ -136,6 +136,12 @@ trapped_site:
 	jal	t0, trap
 unmasked_site:
 	jal	t0, unmask
+	li	s3, 200
+1:
+astray_site:
+	jal	t0, astray
+	addi	s3, s3, -1
+	bnez	s3, 1b
 	jal	ra, answer
 home:
 	jal	ra, patched
@@ -180,6 +186,23 @@ unmask_loads:
 	ld	t0, -8(sp)
 	csrsi	sstatus, 2
 	jr	t0
+astray:
+	addi	sp, sp, 16
+raised:
+	addi	sp, sp, -24
+unaligned:
+	addi	sp, sp, 8
+	addi	sp, sp, -1024
+deep:
+	addi	sp, sp, 1024
+	addi	gp, gp, 1
+reserved:
+	addi	gp, gp, -1
+	addi	s0, s0, 1
+no_frame:
+	addi	s0, s0, -1
+	jr	t0
+astray_end:
 trap:
 	ebreak
 	jr	t0
@@ -247,6 +270,7 @@ trace:	.ascii	"# tracer: function\n"
 _etext:
 copied:	.word	0
 	.skip	252
+	.balign	16
 stack_top:
 	/* Devices; memory, and the same memory a GiB above. */
 	.balign	4096
