@@ -205,10 +205,8 @@ def under_gdb(grades: list[report.Grade], outcomes: dict[str, ArchResult], rung:
         return 0
     graded, result = found
     number = report.number_of(graded.lab, result.rung) - 1
-    boot = next(boot for boot, f in result.findings.items() if f and not f.need)
+    boot, finding = result.lost_in[0]
     evidence = next(e for e in graded.evidence if e.boot == boot)
-    finding = result.findings[boot]
-    assert finding
     return replay.under_gdb(evidence, result.rung, finding,
                             outcomes[graded.arch].moments[number, boot], console)
 

@@ -25,7 +25,7 @@ from grading import __main__ as program
 from grading.checks import rubric
 from grading.elf.elf import Kernel
 from grading.evidence.evidence import Evidence
-from grading.evidence.finding import Finding
+from grading.evidence.finding import Defect, Finding
 from grading.machine.observer import HEADER, SLOT, Kind
 from grading.report import progress, replay, report, side_by_side, submit
 from grading.selftest import wrong
@@ -183,6 +183,24 @@ class TestProgress(Folder):
         self.assertIn("Next: arguments on arm64 (10 points)", said)
         self.assertIn("make grade LAB=4 ARCH=arm64 REPLAY=0000000000000005 RUNG=3 GDB=1\n", said)
         self.assertEqual(self.remember(graded("riscv64", set())), "")
+
+    def test_too_little_observed_is_said_last(self) -> None:
+        """It may be a consequence of what another rung's check found."""
+        lost = graded("arm64", {"called", "parents"})
+        lost.results[0].findings[1] = Finding("few calls", kind=Defect.TOO_LITTLE)
+        report.show(lost, Console(file=(said := io.StringIO()), width=200))
+        self.assertLess(said.getvalue().index("parents (1 CPU): so"),
+                        said.getvalue().index("called (1 CPU): few calls"))
+        self.assertRegex(said.getvalue(), r"under gdb: .* RUNG=8 GDB=1\n")
+        self.assertIn("Next: parents on arm64", self.remember(lost))
+        report.write_json([lost], self.out / "grade.json")
+        rungs = json.loads((self.out / "grade.json").read_text())["grades"][0]["rungs"]
+        self.assertEqual([r["name"] for r in rungs if r["cause"]], ["parents"])
+
+    def test_a_rung_that_is_lost_alone_is_said(self) -> None:
+        lost = graded("arm64", {"called"})
+        lost.results[0].findings[1] = Finding("few calls", kind=Defect.TOO_LITTLE)
+        self.assertEqual(lost.causes, [lost.results[0]])
 
     def test_a_file_that_is_damaged_begins_again(self) -> None:
         (self.out / "best.json").write_text("{")
