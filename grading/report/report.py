@@ -1,8 +1,6 @@
 """Runs the checks of all rungs, and reports the grade: on the terminal and in build/grade.json."""
 
 import json
-import os
-import shlex
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,6 +15,7 @@ from grading.checks.rubric import Half, Rung
 from grading.checks.seen import too_little
 from grading.evidence.evidence import Evidence
 from grading.evidence.finding import Defect, Finding
+from grading.report.typed import make_grade
 from grading.stimulus.schedules import SCHEDULES
 from grading.verdict import Stopped, Verdict
 from qemu.disk import write_whole
@@ -77,6 +76,13 @@ class Grade:
     @property
     def possible(self) -> int:
         return sum(r.possible for r in self.results)
+
+    @property
+    def right(self) -> bool:
+        """Was every rung reached that was judged? Those of a half that is not graded were not."""
+        judged = [r for r in self.results if r.findings]
+        ended = any(e.verdict != Verdict.PASS for e in self.evidence)
+        return bool(judged) and all(r.reached for r in judged) and not ended
 
     @property
     def causes(self) -> list[Result]:
@@ -209,12 +215,10 @@ def number_of(lab: int, rung: Rung) -> int:
     return rubric.lab(lab).rungs.index(rung) + 1
 
 
-def replay(grade: Grade, under_gdb: Rung | None = None) -> str:
-    line = f"make grade LAB={grade.lab} ARCH={grade.arch} REPLAY={grade.seed:016x}"
-    line += "".join(f" {name}={shlex.quote(os.environ[name])}"
-                    for name in ("SMP", "START", "STAFF", "MACHINE", "POWER", "UBOOT",
-                                 "UBOOT_PROMPT") if os.environ.get(name))
-    return line + (f" RUNG={number_of(grade.lab, under_gdb)} GDB=1" if under_gdb else "")
+def replay(grade: Grade, under_gdb: Rung | None = None, schedule: str = "") -> str:
+    rung = {"RUNG": str(number_of(grade.lab, under_gdb)), "GDB": "1"} if under_gdb else {}
+    return make_grade(grade.lab, {"ARCH": grade.arch, "REPLAY": f"{grade.seed:016x}"},
+                      {**rung, "SCHEDULE": schedule})
 
 
 def closer(grade: Grade, result: Result) -> str:
@@ -302,7 +306,7 @@ def _show_failures(grade: Grade, failed: list[Result], console: Console) -> None
                           f"{escape(printable(finding.why))}")
             _show_finding(finding, console)
             if finding.schedule:
-                console.print(f"    again: {replay(grade)} SCHEDULE={finding.schedule}",
+                console.print(f"    again: {replay(grade, schedule=finding.schedule)}",
                               highlight=False, soft_wrap=True)
             _show_mistake(rubric.lab(grade.lab), finding, console)
     for e in grade.evidence:
