@@ -14,6 +14,10 @@ from qemu.isa import Isa
 
 # the upper half of the values that kern/apps/registers.c and entry.c put into every register
 PATTERN = 0x5CA1AB1E
+# By lab: the most bytes of stack that the frame of each handed-in assembly function may have. Each
+# handout's contract says so.
+FRAMES = {1: {"_mcount": 256}, 3: {"ftrace_caller": 256}, 4: {"ftrace_caller": 256},
+          5: {"ftrace_graph_caller": 256, "return_to_handler": 256}}
 
 
 def mistake_of(isa: Isa, number: int) -> str:
