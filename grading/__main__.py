@@ -185,16 +185,18 @@ def verdict(grades: list[report.Grade], options: argparse.Namespace, whole: bool
         console.print(f"{HARNESS_FAILED}: {report.printable(failed.why)}.", markup=False,
                       highlight=False, soft_wrap=True)
         return EXIT_HARNESS
-    full = all(g.verdict == Verdict.PASS for g in grades)
+    right = all(g.right for g in grades)
     total, possible = sum(g.points for g in grades), sum(g.possible for g in grades)
-    console.print(f"{total} of {possible} points" + (": full marks." if full and whole else "."))
+    console.print(f"{total} of {possible} points" + (
+        "." if not right or not whole else
+        ": full marks." if total == possible else ": all of the half that is graded."))
     if whole:
         progress.show(grades, progress.remember(grades, options.out / "best.json"), console)
     if options.submit:
         tar = submit.write(options.lab, options.out)
         console.print(f"{os.path.relpath(tar)} holds: {' '.join(rubric.lab(options.lab).files)}",
                       soft_wrap=True)
-    return 0 if full else EXIT_FAIL
+    return 0 if right else EXIT_FAIL
 
 
 def under_gdb(grades: list[report.Grade], outcomes: dict[str, ArchResult], rung: rubric.Rung | None,
@@ -207,10 +209,8 @@ def under_gdb(grades: list[report.Grade], outcomes: dict[str, ArchResult], rung:
         return 0
     graded, result = found
     number = report.number_of(graded.lab, result.rung) - 1
-    boot = next(boot for boot, f in result.findings.items() if f and not f.need)
+    boot, finding = result.lost_in[0]
     evidence = next(e for e in graded.evidence if e.boot == boot)
-    finding = result.findings[boot]
-    assert finding
     return replay.under_gdb(evidence, result.rung, finding,
                             outcomes[graded.arch].moments[number, boot], console)
 

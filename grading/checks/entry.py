@@ -11,7 +11,7 @@ from grading.evidence.evidence import Evidence, between, once
 from grading.evidence.finding import Finding
 from grading.machine.observer import Record
 from grading.truth.returns import HANDLERS
-from grading.truth.truth import HANDS, Call
+from grading.truth.truth import HANDS, MOST_FRAME, Call
 
 MASK = (1 << 64) - 1
 STUBS = 32  # FTRACE_OPS_MAX
@@ -58,8 +58,14 @@ def handler_arguments(evidence: Evidence) -> Finding | None:
     entries = {evidence.kernel.symbol(n) for n in (HANDS[0], HANDLERS[0])}
     for call in evidence.truth.calls:
         for r in call.callbacks:
-            wrong = _seen_wrong(evidence, call, r) if r.addr in entries else None
-            if wrong:
+            if r.addr not in entries:
+                continue
+            if not 0 < call.sp - r.v[2] <= MOST_FRAME:
+                return Finding(f"{call.name} was traced, and its entry handler's third argument "
+                               f"was {where(evidence, r.v[2])}, and not the address of the struct "
+                               "ftrace_regs in ftrace_caller's frame", seq=r.seq,
+                               mistake="regs-not-passed")
+            if wrong := _seen_wrong(evidence, call, r):
                 return Finding(f"{call.name} was traced, and its entry handler's {wrong[0]}",
                                seq=r.seq)
     for span in evidence.truth.returns.spans:

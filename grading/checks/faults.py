@@ -3,6 +3,7 @@ what the kernel printed."""
 
 from typing import NamedTuple
 
+from grading.checks.entry import handler_arguments
 from grading.checks.graph_checks import lost_at_return
 from grading.checks.registers import callback_arguments, unfinished
 from grading.evidence.evidence import Evidence, once
@@ -83,7 +84,8 @@ def astray(evidence: Evidence) -> str:
 def earlier_defect(evidence: Evidence) -> str:
     """A defect that was observed before the boot ended, or ''. A panic may come much later, in code
     that is right."""
-    wrong = callback_arguments(evidence) if evidence.kernel.hook == "mcount" else None
+    wrong = (callback_arguments(evidence) if evidence.kernel.hook == "mcount" else
+             handler_arguments(evidence) if evidence.lab in (5, 6) else None)
     return astray(evidence) or register_lost(evidence) or (f"Before that, {wrong.why}" if wrong
                                                            and wrong.seq is not None else "")
 

@@ -414,8 +414,9 @@ def entries_end(evidence: Evidence, finding: Finding) -> str:
     if frames_fit(evidence):
         return ""
     for phase in evidence.on():
-        hits, traced = during(phase, evidence.truth.handlers), [s for s in evidence.spans(phase)
-                                                                if s.name in phase.returning]
+        hits, traced = during(phase, evidence.truth.handlers), [
+            s for s in evidence.spans(phase)
+            if s.name in phase.returning and checks.traced(evidence, s.call)]
         if hits and 10 * sum(s.seq > hits[-1].seq for s in traced) > 9 * len(traced):
             return RECURSION
     return ""

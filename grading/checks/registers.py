@@ -9,7 +9,7 @@ from grading.checks.checks import first_of
 from grading.evidence.evidence import Evidence
 from grading.evidence.finding import Finding
 from grading.machine.observer import Kind, Record
-from grading.truth.truth import MOST_STACK, Call
+from grading.truth.truth import MOST_FRAME, Call
 from qemu.isa import Isa
 
 # the upper half of the values that kern/apps/registers.c and entry.c put into every register
@@ -69,9 +69,9 @@ def _wrong_at(evidence: Evidence, record: Record) -> tuple[str, str]:
     if sp > was:
         return (f"ran with sp {sp - was} bytes above where the call began: an interrupt would "
                 "overwrite the stack frame of the function or of its caller", "")
-    if was - sp > MOST_STACK:
-        return (f"ran with {was - sp} bytes on the stack: one call may take at most {MOST_STACK}",
-                "")
+    if not mask:
+        return (f"ran with {was - sp} bytes on the stack since the call began: a frame may have at "
+                f"most {MOST_FRAME}", "")
     number = next(n for n in range(len(evidence.isa.names)) if mask >> n & 1)
     if number == evidence.isa.fp:
         return (f"ran with a frame pointer, {evidence.isa.names[number]}, that is not the caller's "

@@ -230,6 +230,7 @@ def together(attempts: list[dict[str, Any]]) -> list[dict[str, Any]]:
                  "possible": rung[0]["possible"],
                  "reached": [p == r["possible"] for p, r in zip(points, rung)],
                  "why": [next((why for why in r["boots"].values() if why), "") for r in rung],
+                 "cause": any(r["cause"] for r in rung),
                  "mistakes": sorted({page for r in rung for page in r["mistakes"].values()})})
         arches.append({"arch": graded[0]["arch"], "verdicts": [g["verdict"] for g in graded],
                        "points": sum(r["points"] for r in rungs),

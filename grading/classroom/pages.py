@@ -48,7 +48,7 @@ def write(out: Path, lab: int, rows: list[Row]) -> None:
 
 def instructor(out: Path, lab: int, rows: list[Row]) -> str:
     lost = Counter(rung["name"] for row in rows for rung in {
-        r["name"]: r for a in row.result["arches"] for r in a["rungs"] if own_loss(r)}.values())
+        r["name"]: r for a in row.result["arches"] for r in a["rungs"] if r["cause"]}.values())
     lost += Counter(f"all on {arch}: {happened}" for row in rows
                     for arch, happened in row.ungraded.items())
     named = Counter(page.partition("#")[2] for row in rows for page in {
@@ -64,11 +64,6 @@ def attempts(row: Row) -> list[dict[str, Any]]:
     """Those that the instructor is shown."""
     made: list[dict[str, Any]] = row.result["attempts"]
     return made if row.state in ("flaky", "harness error") else made[:1]
-
-
-def own_loss(rung: dict[str, Any]) -> bool:
-    """Was the rung lost by itself, and not only because a rung that it needs was lost?"""
-    return any(why and not why.startswith("needs: ") for why in rung["why"])
 
 
 def histogram(rows: list[Row]) -> list[int]:

@@ -60,8 +60,7 @@ class Row:
     def why(self) -> str:
         """The first thing that is wrong, in one line."""
         lost = [f"{rung['name']} ({arch['arch']}): {why}" for arch in self.result["arches"]
-                for rung in arch["rungs"] if not rung["points"] for why in rung["why"]
-                if why and not why.startswith("needs: ")]
+                for rung in arch["rungs"] if rung["cause"] for why in rung["why"] if why]
         said = [line for line in self.result["said"].splitlines() if line.strip()]
         said = [line for line in said if "build failure" in line or "error" in line] or said
         if self.ungraded:

@@ -11,6 +11,7 @@ from collections.abc import Collection
 from pathlib import Path
 
 from grading.elf.halves import files, halves
+from grading.report.typed import with_staff
 from qemu.isa import ARCHES
 
 
@@ -81,9 +82,9 @@ def as_handed_out(lab: int, arches: list[str], staff: Collection[str] = ()) -> s
     names = sorted({f for found in missing.values() for of_lab in found.values() for f in of_lab})
     done = [arch for arch in arches if not missing[arch]]
     return (f"Lab {lab} needs {' and '.join(map(_named, labs))}, of which {', '.join(names)} "
-            f"{'is' if len(names) == 1 else 'are'} as handed out: write that first, or take the "
-            f"staff's objects, make grade LAB={lab} STAFF={','.join(sorted({*labs, *asked}))}"
-            + (f"; or grade ARCH={done[0]} alone" if done else "") + ".")
+            f"{'is' if len(names) == 1 else 'are'} as handed out: write that first"
+            + (f", or grade ARCH={done[0]} alone" if done else "") + ", or take the staff's "
+            f"objects: {with_staff(lab, ','.join(sorted({*labs, *asked})))}")
 
 
 def nothing_own(lab: int, staff: Collection[str]) -> str:

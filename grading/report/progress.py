@@ -32,8 +32,8 @@ def remember(grades: list[report.Grade], path: Path) -> dict[str, int]:
 
 
 def next_rung(grades: list[report.Grade]) -> tuple[report.Grade, report.Result] | None:
-    """The lowest lost rung, with the grade of its architecture."""
-    lost = [(report.number_of(g.lab, r.rung), g, r) for g in grades for r in g.results if r.lost]
+    """The lowest lost rung that is no consequence of others, with the grade of its architecture."""
+    lost = [(report.number_of(g.lab, r.rung), g, r) for g in grades for r in g.causes]
     return min(lost, key=lambda found: found[0])[1:] if lost else None
 
 

@@ -1,8 +1,6 @@
 """Runs the checks of all rungs, and reports the grade: on the terminal and in build/grade.json."""
 
 import json
-import os
-import shlex
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,7 +14,8 @@ from grading.checks.faults import earlier_defect
 from grading.checks.rubric import Half, Rung
 from grading.checks.seen import too_little
 from grading.evidence.evidence import Evidence
-from grading.evidence.finding import Finding
+from grading.evidence.finding import Defect, Finding
+from grading.report.typed import make_grade
 from grading.stimulus.schedules import SCHEDULES
 from grading.verdict import Stopped, Verdict
 from qemu.disk import write_whole
@@ -47,7 +46,19 @@ class Result:
     @property
     def lost(self) -> bool:
         """Was the rung lost by itself, and not only because a rung that it needs was lost?"""
-        return any(f and not f.need for f in self.findings.values())
+        return bool(self.lost_in)
+
+    @property
+    def lost_in(self) -> list[tuple[int, Finding]]:
+        """The boots in which it was lost by itself, and the findings. Those that may be a
+        consequence of another rung's finding come last."""
+        return sorted(((boot, f) for boot, f in self.findings.items() if f and not f.need),
+                      key=lambda found: follows(found[1]))
+
+
+def follows(finding: Finding) -> bool:
+    """May it be a consequence of another rung's finding?"""
+    return finding.kind == Defect.TOO_LITTLE
 
 
 @dataclass
@@ -65,6 +76,20 @@ class Grade:
     @property
     def possible(self) -> int:
         return sum(r.possible for r in self.results)
+
+    @property
+    def right(self) -> bool:
+        """Was every rung reached that was judged? Those of a half that is not graded were not."""
+        judged = [r for r in self.results if r.findings]
+        ended = any(e.verdict != Verdict.PASS for e in self.evidence)
+        return bool(judged) and all(r.reached for r in judged) and not ended
+
+    @property
+    def causes(self) -> list[Result]:
+        """The rungs that were lost by themselves, without those that may be a consequence of
+        others."""
+        lost = [r for r in self.results if r.lost]
+        return [r for r in lost if not follows(r.lost_in[0][1])] or lost
 
     @property
     def line(self) -> str:
@@ -190,18 +215,16 @@ def number_of(lab: int, rung: Rung) -> int:
     return rubric.lab(lab).rungs.index(rung) + 1
 
 
-def replay(grade: Grade, under_gdb: Rung | None = None) -> str:
-    line = f"make grade LAB={grade.lab} ARCH={grade.arch} REPLAY={grade.seed:016x}"
-    line += "".join(f" {name}={shlex.quote(os.environ[name])}"
-                    for name in ("SMP", "START", "STAFF", "MACHINE", "POWER", "UBOOT",
-                                 "UBOOT_PROMPT") if os.environ.get(name))
-    return line + (f" RUNG={number_of(grade.lab, under_gdb)} GDB=1" if under_gdb else "")
+def replay(grade: Grade, under_gdb: Rung | None = None, schedule: str = "") -> str:
+    rung = {"RUNG": str(number_of(grade.lab, under_gdb)), "GDB": "1"} if under_gdb else {}
+    return make_grade(grade.lab, {"ARCH": grade.arch, "REPLAY": f"{grade.seed:016x}"},
+                      {**rung, "SCHEDULE": schedule})
 
 
 def closer(grade: Grade, result: Result) -> str:
     """The command that shows why a rung was lost: under gdb, or by hand if it happened on the host.
     """
-    finding = next(f for f in result.findings.values() if f and not f.need)
+    _, finding = result.lost_in[0]
     return finding.by_hand or replay(grade, None if grade.line else result.rung)
 
 
@@ -275,26 +298,25 @@ def _totals(grade: Grade) -> str:
 
 def _show_failures(grade: Grade, failed: list[Result], console: Console) -> None:
     said: set[str] = set()
-    for result in failed:
-        for smp, finding in result.findings.items():
-            if finding and not finding.need and finding.why not in said:
-                said.add(finding.why)
-                console.print(f"[bold red]{escape(result.rung.name)}[/bold red] ({cpus(smp)}): "
-                              f"{escape(printable(finding.why))}")
-                _show_finding(finding, console)
-                if finding.schedule:
-                    console.print(f"    again: {replay(grade)} SCHEDULE={finding.schedule}",
-                                  highlight=False, soft_wrap=True)
-                _show_mistake(rubric.lab(grade.lab), finding, console)
+    found = [(r.rung.name, smp, f) for r in failed for smp, f in r.lost_in]
+    for name, smp, finding in sorted(found, key=lambda lost: follows(lost[2])):
+        if finding.why not in said:
+            said.add(finding.why)
+            console.print(f"[bold red]{escape(name)}[/bold red] ({cpus(smp)}): "
+                          f"{escape(printable(finding.why))}")
+            _show_finding(finding, console)
+            if finding.schedule:
+                console.print(f"    again: {replay(grade, schedule=finding.schedule)}",
+                              highlight=False, soft_wrap=True)
+            _show_mistake(rubric.lab(grade.lab), finding, console)
     for e in grade.evidence:
         if e.panic and e.panic not in said:
             said.add(e.panic)
             console.print(escape(printable(e.panic)), style="dim")
         console.print(f"log: {e.log}", style="dim", highlight=False, soft_wrap=True)
     console.print(f"replay:    {replay(grade)}", highlight=False, soft_wrap=True)
-    lost = next((r for r in failed if r.lost), None)
-    if lost and not grade.line:
-        command = closer(grade, lost)
+    if grade.causes and not grade.line:
+        command = closer(grade, grade.causes[0])
         console.print(("under gdb: " if "GDB=1" in command else "by hand:   ") + command,
                       highlight=False, soft_wrap=True)
 
@@ -339,7 +361,7 @@ def write_json(grades: list[Grade], path: Path) -> None:
         } for half, results in g.halves if half.name],
         "rungs": [{
             "name": r.rung.name, "promise": r.rung.promise, "points": r.points,
-            "possible": r.possible, "judged": not r.unseen,
+            "possible": r.possible, "judged": not r.unseen, "cause": r in g.causes,
             "boots": {str(smp): None if f is None else kept(f.why)
                       for smp, f in r.findings.items()},
             "mistakes": {f.mistake: rubric.lab(g.lab).page(f.mistake)

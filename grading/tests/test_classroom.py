@@ -47,7 +47,7 @@ def grade(arch: str, *reached: bool, verdict: str = "fail") -> dict[str, Any]:
     """An entry of grade.json."""
     rungs = [{
         "name": name, "promise": f"{name} holds", "points": points * ok, "possible": points,
-        "boots": {"1": None if ok else f"lost: {HOSTILE}"},
+        "boots": {"1": None if ok else f"lost: {HOSTILE}"}, "cause": not ok,
         "mistakes": {} if ok else {"no-sync": "labs/3/handout.md#no-sync"}
     } for (name, points), ok in zip(RUNGS, reached)]
     return {
@@ -346,6 +346,13 @@ class Results(WithFolder):
         with redirect_stdout(io.StringIO()) as printed:
             results.say([row], self.folder)
         self.assertIn("1 submission: 1 graded (does not build on riscv64: 1)\n", printed.getvalue())
+
+    def test_the_first_error_is_that_of_a_rung_whose_loss_is_no_consequence(self) -> None:
+        lost = [grade(arch, False, False) for arch in ARCHES]
+        for of_arch in lost:
+            of_arch["rungs"][0]["cause"] = False
+        row = dataclasses.replace(self.row(), result=self.result(lost, lost))
+        self.assertTrue(row.why.startswith(f"{RUNGS[1][0]} (riscv64): lost: "), row.why)
 
     def test_only_an_error_of_the_harness_leaves_the_points_of_an_architecture_empty(self) -> None:
         full = [grade("riscv64", True, True)]

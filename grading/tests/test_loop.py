@@ -3,11 +3,14 @@ score, the tar to hand in."""
 
 from __future__ import annotations
 
+import argparse
 import fcntl
 import io
 import json
 import os
 import re
+import shlex
+import shutil
 import subprocess
 import sys
 import tarfile
@@ -25,9 +28,9 @@ from grading import __main__ as program
 from grading.checks import rubric
 from grading.elf.elf import Kernel
 from grading.evidence.evidence import Evidence
-from grading.evidence.finding import Finding
+from grading.evidence.finding import Defect, Finding
 from grading.machine.observer import HEADER, SLOT, Kind
-from grading.report import progress, replay, report, side_by_side, submit
+from grading.report import progress, replay, report, side_by_side, submit, typed
 from grading.selftest import wrong
 from grading.tests.mutants import Mistake, build, forgets_an_argument, returns_at_once, wrong_kernel
 from grading.tests.test_recordmcount import COMPARES
@@ -184,10 +187,102 @@ class TestProgress(Folder):
         self.assertIn("make grade LAB=4 ARCH=arm64 REPLAY=0000000000000005 RUNG=3 GDB=1\n", said)
         self.assertEqual(self.remember(graded("riscv64", set())), "")
 
+    def test_too_little_observed_is_said_last(self) -> None:
+        """It may be a consequence of what another rung's check found."""
+        lost = graded("arm64", {"called", "parents"})
+        lost.results[0].findings[1] = Finding("few calls", kind=Defect.TOO_LITTLE)
+        report.show(lost, Console(file=(said := io.StringIO()), width=200))
+        self.assertLess(said.getvalue().index("parents (1 CPU): so"),
+                        said.getvalue().index("called (1 CPU): few calls"))
+        self.assertRegex(said.getvalue(), r"under gdb: .* RUNG=8 GDB=1\n")
+        self.assertIn("Next: parents on arm64", self.remember(lost))
+        report.write_json([lost], self.out / "grade.json")
+        rungs = json.loads((self.out / "grade.json").read_text())["grades"][0]["rungs"]
+        self.assertEqual([r["name"] for r in rungs if r["cause"]], ["parents"])
+
+    def test_a_rung_that_is_lost_alone_is_said(self) -> None:
+        lost = graded("arm64", {"called"})
+        lost.results[0].findings[1] = Finding("few calls", kind=Defect.TOO_LITTLE)
+        self.assertEqual(lost.causes, [lost.results[0]])
+
     def test_a_file_that_is_damaged_begins_again(self) -> None:
         (self.out / "best.json").write_text("{")
         self.remember(graded("arm64", set()))
         self.assertIn("lab4", json.loads((self.out / "best.json").read_text()))
+
+
+class TestTyped(Folder):
+    """A line that a grade prints to be typed is taken, and asks for what it was printed for."""
+
+    def tree(self) -> Path:
+        """The sources, with folders of the staff's objects, as a student has them."""
+        for folder in ("labs/staff/arm64/lab4", "build"):
+            (self.out / folder).mkdir(parents=True)
+        for half in ("2", "3", "4.1", "4.2"):
+            (self.out / "labs/staff/arm64/lab4" / half).mkdir()
+        host = self.out / "labs/staff" / os.uname().machine
+        host.mkdir(exist_ok=True)
+        (host / "recordmcount").touch()
+        for name in ("Makefile", "boot", "kern", "grading", "qemu", ".ci", "docs"):
+            (self.out / name).symlink_to(ROOT / name)
+        for path in (ROOT / "labs").iterdir():
+            (self.out / "labs" / path.name).symlink_to(path)
+        shutil.copy2(ROOT / "build/.setup", self.out / "build")
+        return self.out
+
+    def printed(self, schedule: str = "", **environment: str) -> list[str]:
+        """The lines of `make grade` in the report of a lost rung, with these variables of make."""
+        with mock.patch.dict(os.environ, environment), io.StringIO() as said:
+            lost = graded("arm64", {"arguments"}, 0xAB)
+            lost.results[2].findings[4] = Finding("schedule", schedule=schedule)
+            console = Console(file=said, width=80)
+            report.show(lost, console)
+            progress.show([lost], {"arm64": 0}, console)
+            return sorted(set(re.findall(r"make grade .*", said.getvalue())))
+
+    def typed(self, line: str) -> argparse.Namespace:
+        """The options with which the line, typed in a shell, begins a grade."""
+        variables = (*typed.ASKED, *typed.GIVEN)
+        clean = {name: value for name, value in os.environ.items()
+                 if name not in variables and not name.startswith(("MAKE", "MFLAGS"))}
+        done = subprocess.run(["sh", "-c", line.replace("make ", "make -n ", 1)], cwd=self.out,
+                              capture_output=True, text=True, check=True, env=clean)
+        command = shlex.split(done.stdout[done.stdout.index(f"{sys.executable} -m grading"):])
+        with mock.patch("sys.argv", command[2:]):
+            return program.arguments()
+
+    def test_each_kind(self) -> None:
+        self.tree()
+        schedule = "unregister:ftrace_shutdown+0x98:op_see"
+        lines = self.printed(schedule, STAFF="2,3,4.2", SMP="4", SANDBOX="no")
+        self.assertEqual([("GDB" in line, "SCHEDULE" in line) for line in lines],
+                         [(False, False), (True, False), (False, True)])
+        for line in lines:
+            options = self.typed(line)
+            self.assertEqual((options.lab, options.arch, program.seed_of(options.seed),
+                              options.smp, options.staff, options.variant),
+                             (LAB, ["arm64"], 0xAB, ["4"], ["4.2"], "lab4-staff234.2"))
+            self.assertEqual(options.gdb, "GDB" in line)
+            self.assertEqual(options.schedule, schedule if "SCHEDULE" in line else "")
+            rung = program.wanted_rung(options)
+            self.assertEqual(rung and rung.name, "arguments" if "RUNG" in line else None)
+
+    def test_words_that_a_shell_would_change(self) -> None:
+        self.tree()
+        board = {"MACHINE": "serial:/dev/ttyUSB0", "POWER": "pdu outlet 3",
+                 "UBOOT": "dhcp; bootefi $a", "UBOOT_PROMPT": "=> "}
+        for line in self.printed("unregister:*", **board):
+            options = self.typed(line)
+            self.assertEqual([options.machine, options.power, *options.uboot, options.uboot_prompt],
+                             [*board.values()])
+            self.assertEqual(options.schedule, "unregister:*" if "SCHEDULE" in line else "")
+
+    def test_with_the_staffs_objects(self) -> None:
+        self.tree()
+        with mock.patch.dict(os.environ, {"ARCH": "arm64", "SEED": "ab", "RUNG": "one CPU"}):
+            options = self.typed(typed.with_staff(LAB, "2,3"))
+        self.assertEqual((options.arch, options.seed, options.rung, options.variant),
+                         (["arm64"], "ab", "one CPU", "lab4-staff23"))
 
 
 class TestSubmit(Folder):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import unittest
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -9,7 +10,7 @@ from pathlib import Path
 from typing import Any
 from unittest import mock
 
-from grading.checks import checks, entry, integrity, registers, seen
+from grading.checks import checks, entry, integrity, registers, rubric, seen
 from grading.checks.graph_checks import registers_given_back
 from grading.elf.elf import Function, Kernel, Site
 from qemu.isa import ARM64, ISAS
@@ -18,7 +19,7 @@ from grading.evidence.finding import Finding
 from grading.machine.observer import Kind, Record
 from grading.truth import truth
 from grading.truth.returns import Leaving, Span
-from grading.truth.truth import KEPT_NOTHING, Call
+from grading.truth.truth import KEPT_NOTHING, MOST_FRAME, Call
 from qemu.machine import ARCHES
 
 TEXT, CALLER, OP = 0x10000, 0x10804, 0x9000
@@ -169,7 +170,7 @@ class Kept(RecordedCalls):
         self.hook = "mcount"
         for sp, mask, words, mistake in (
                 (SP + 16, 0, "16 bytes above where the call began", ""),
-                (SP - 528, 0, "528 bytes on the stack: one call may take at most 512", ""),
+                (SP - 528, 0, "528 bytes on the stack since the call began: a frame may have at most 256", ""),
                 (SP, 1 << 4, "another value in tp", "reserved-register-touched"),
                 (SP, 1 << 8, "a frame pointer, s0,", "frame-pointer-lost")):
             e = self.evidence("riscv64", self.call(callbacks=[record(Kind.CALLBACK, TEXT)]))
@@ -294,10 +295,14 @@ class Seen(RecordedCalls):
 
     def test_what_handlers_of_entry_and_return_are_given(self) -> None:
         for arch in ARCHES:
-            for link, value, words in (
-                (PARENT, 100, ""), (TEXT + 8, 100, "entry handler's regs->link was 0x10008"),
-                (PARENT, 7, "returned 0x7, and its return handler's regs->arg[0] was 0x64")):
-                call = self.call(callbacks=[self.callback(arch, link=link)])
+            for link, value, regs, words in (
+                (PARENT, 100, SP - 112, ""),
+                (TEXT + 8, 100, SP - 112, "entry handler's regs->link was 0x10008"),
+                (PARENT, 7, SP - 112, "returned 0x7, and its return handler's regs->arg[0] was "
+                                      "0x64"),
+                (PARENT, 100, OP, "entry handler's third argument was 0x9000, and not the address"),
+                (PARENT, 100, SP, "entry handler's third argument was 0x8000")):
+                call = self.call(callbacks=[self.callback(arch, 0, 0, regs, link=link)])
                 e = self.evidence(arch, call)
                 e.kernel.symbols["trace_graph_entry"] = 0x5000
                 call.callbacks[0] = call.callbacks[0]._replace(addr=0x5000)
@@ -306,7 +311,8 @@ class Seen(RecordedCalls):
                                        user_handlers=[self.callback(arch)])
                 e.truth.returns.spans = [span]
                 if words:
-                    self.assert_finding(entry.handler_arguments(e), words)
+                    self.assert_finding(entry.handler_arguments(e), words,
+                                        "" if "regs->" in words else "regs-not-passed")
                 else:
                     self.assertIsNone(entry.handler_arguments(e))
 
@@ -617,6 +623,12 @@ class Integrity(RecordedCalls):
                 self.assertIsNone(integrity.as_linked(e))
             e.why = "it ended early"
             self.assertIsNone(integrity.as_linked(e))
+
+    def test_each_contract_has_the_limit_of_each_frame(self) -> None:
+        for lab, folder in rubric.LABS.items():
+            text = " ".join((folder / "handout.md").read_text().split())
+            self.assertEqual(re.findall(r"at most (\d+) bytes", text),
+                             [str(MOST_FRAME)] * {1: 1, 3: 1, 4: 1, 5: 2}.get(lab, 0), lab)
 
     def test_what_is_foreign_is_told_with_its_address(self) -> None:
         for address, word, words in (

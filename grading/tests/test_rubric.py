@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import argparse
 import io
+import tempfile
 import unittest
+from pathlib import Path
 
 from rich.console import Console
 
+from grading import __main__ as program
 from grading.checks import rubric
+from grading.evidence.finding import Finding
 from grading.report import progress, report
 
 
@@ -77,6 +82,21 @@ class RubricHalves(unittest.TestCase):
             grade = self.graded(*staff)
             self.assertEqual((grade.points, grade.possible, len(grade.results)), (points, 100, 13),
                              staff)
+
+    def test_a_half_that_is_right_is_no_error(self) -> None:
+        """make prints no error of its own then."""
+        options = argparse.Namespace(out=Path(self.enterContext(tempfile.TemporaryDirectory())),
+                                     submit=False)
+        lost = self.graded("4.1")
+        lost.results[0].findings[1] = Finding("so")
+        for grade, status, said in (
+            (self.graded(), 0, "100 of 100 points: full marks.\n"),
+            (self.graded("4.1"), 0, "50 of 100 points: all of the half that is graded.\n"),
+            (self.graded("4.2"), 0, "50 of 100 points: all of the half that is graded.\n"),
+            (lost, 1, "50 of 100 points.\n")):
+            printed = io.StringIO()
+            self.assertEqual(program.verdict([grade], options, True, Console(file=printed)), status)
+            self.assertTrue(printed.getvalue().startswith(said), printed.getvalue())
 
     def test_the_table_has_a_heading_and_the_points_of_each(self) -> None:
         report.show(self.graded("4.2"), Console(width=100, file=(said := io.StringIO())))

@@ -57,10 +57,10 @@ ORDERED_CODE = ((("kern/ftrace/graph/fgraph_one.c", "kern/ftrace/graph/fgraph.c"
                 (("kern/ftrace/core/patch.c",), ()))
 # Variables that events load while another CPU may store into them.
 ORDERED_DATA = {"fgraph_stamp": 8, "fgraph_slots": 8, "fgraph_array": 128, "ftrace_graph_dead": 1}
-# The assembly that is handed in, which may be interrupted between any two instructions; and bytes
-# that a call may have on the stack while it runs there.
-ASSEMBLY = ("mcount.S", "mcount_caller.S", "caller.S", "graph.S", "graph_caller.S")
-MOST_STACK = 512
+# The assembly that is handed in, which may be interrupted between any two instructions: how many
+# frames a call has on the stack there. A frame has at most MOST_FRAME bytes; the handouts say so.
+ASSEMBLY = {"mcount.S": 1, "mcount_caller.S": 1, "caller.S": 1, "graph.S": 1, "graph_caller.S": 2}
+MOST_FRAME = 256
 REGS_WORDS = 14  # of struct ftrace_regs
 # as mask of changed registers: the observer had no earlier values to compare with
 KEPT_NOTHING = (1 << 64) - 1
@@ -323,8 +323,9 @@ def config(kernel: Kernel, machine: Machine, followed: tuple[str, ...] = returns
     c.add("fences")
     own = kernel.symbol("__ftrace_text_start"), kernel.symbol("__ftrace_text_end")
     c.add("tracer", *own)
-    for lo, hi in kernel.code_of(*(f"kern/ftrace/{kernel.arch}/{name}" for name in ASSEMBLY)):
-        c.add("between", lo, hi, MOST_STACK)
+    for name, frames in ASSEMBLY.items():
+        for code in kernel.code_of(f"kern/ftrace/{kernel.arch}/{name}"):
+            c.add("between", *code, frames * MOST_FRAME)
     for code in ordered_code(kernel):
         c.add("order", *code)
     for name, size in ORDERED_DATA.items():

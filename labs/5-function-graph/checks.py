@@ -57,6 +57,12 @@ def _entered(evidence: Evidence, finding: Finding) -> str:
         r.seq > lost[0].call.seq for r in evidence.truth.handlers) else "link-register-lost"
 
 
+def _passed(evidence: Evidence, finding: Finding) -> str:
+    """prepare_ftrace_return was called with another third argument than regs."""
+    wrong = handler_arguments(evidence)
+    return wrong.mistake if wrong else ""
+
+
 def _result(evidence: Evidence, finding: Finding) -> str:
     """A result register was changed at a return."""
     clobbered = registers_given_back(evidence)
@@ -75,8 +81,9 @@ def ended(evidence: Evidence) -> str:
         return lost
     # otherwise the tracer itself has reported the mistake
     astray = finding.kind == Defect.WENT_ELSEWHERE or finding.kind == Defect.WENT_NOWHERE and fault
-    return _entered(evidence, finding) or ("return-to-wrong-place" if astray and evidence.verdict
-                                           == Verdict.PANIC and evidence.truth.handlers else "")
+    return _passed(evidence, finding) or _entered(evidence, finding) or (
+        "return-to-wrong-place" if astray and evidence.verdict == Verdict.PANIC
+        and evidence.truth.handlers else "")
 
 
 MISTAKES = {
@@ -84,6 +91,7 @@ MISTAKES = {
     STACK: "return_to_handler does not restore sp",
     "wrong-parent-slot": "another word than the return address is replaced, so the functions' "
                          "bodies are skipped",
+    "regs-not-passed": "the third argument of prepare_ftrace_return is not regs",
     "link-register-lost": "the tracer does not return to the instruction after the call site",
     "return-to-wrong-place": "a function does not return to the instruction after its call",
     "frame-not-popped": "after a user said no at the entry, the frame stays on the shadow stack",
@@ -118,7 +126,7 @@ CHECKS = {
                handler_arguments), _result),
     "handler": named(all_of(through_handler, link_replaced, patched_if_wanted, own_calls, refused),
                      entries_end),
-    "home": named(all_of(comes_home, left, walks, frames_kept, whole), _entered,
+    "home": named(all_of(comes_home, left, walks, frames_kept, whole), _passed, _entered,
                   of_kind(Defect.WENT_ELSEWHERE, "return-to-wrong-place")),
     "one CPU": named(three_agree, entries_end, depth),
     "many CPUs": named(three_agree, entries_end, depth),

@@ -77,8 +77,8 @@ u32 ftrace_expected(const struct dyn_ftrace *rec);
 int ftrace_refuse(struct dyn_ftrace *rec, int err);
 
 /*
- * Make the site of @rec call @calls (FTRACE_CALLS_*), inside a batch. Return: 0, or -ENODEV after
- * ftrace_bug().
+ * Make the site of @rec call @calls (FTRACE_CALLS_*), inside a batch. Before: @rec->calls or
+ * @calls is not FTRACE_CALLS_NOTHING. Return: 0, or -ENODEV after ftrace_bug().
  */
 static inline int ftrace_switch(struct dyn_ftrace *rec, unsigned calls)
 {

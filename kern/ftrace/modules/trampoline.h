@@ -21,7 +21,10 @@
  * 4 GiB).
  */
 int trampoline_encode(unsigned long ip, unsigned long target, u32 word[TRAMPOLINE_WORDS]);
-/* Where the trampoline at @ip leads; false: these words are no trampoline. */
+/*
+ * Where the trampoline at @ip leads; false: these words are no trampoline. riscv64: bit 0 of the
+ * sum stays, so that a damaged trampoline is not taken for a right one.
+ */
 bool trampoline_target(unsigned long ip, const u32 word[TRAMPOLINE_WORDS], unsigned long *target);
 /* Disassemble it into @buf, of @size bytes. */
 void trampoline_describe(char *buf, size_t size, const u32 word[TRAMPOLINE_WORDS]);

@@ -49,6 +49,8 @@ struct kretprobe {
  * the program jumps out of it (longjmp()), until a traced function around it returns; or
  * until the thread's next call of a probed function after a call too many.
  * A call by a thread that has already exited (its last schedule()) is not in flight.
+ * While a call is counted or refused at its entry, it may count as in flight, and
+ * another call may be missed for it.
  * When unregister returns, no CPU is inside a handler, and none will be called for
  * a call in flight.
  * Errors: -EINVAL (no handler; not exactly one of symbol_name and addr; several
