@@ -11,7 +11,7 @@ from grading.evidence.evidence import Evidence
 from grading.evidence.finding import Finding
 from grading.machine.observer import Record
 from grading.truth import probes
-from grading.truth.truth import changing
+from grading.truth.truth import changing, stubs, tracers
 
 
 def as_linked(evidence: Evidence) -> Finding | None:
@@ -102,3 +102,36 @@ def permitted(evidence: Evidence, address: int, word: int) -> bool:
 def _is_call(evidence: Evidence, address: int, word: int) -> bool:
     jump = evidence.kernel.isa.jump(address, word)
     return bool(jump and jump[1])
+
+
+def words_stored(evidence: Evidence) -> Finding | None:
+    """Each word that a CPU stores into text is one that this address may hold, at every moment: a
+    store of another word shows even if no CPU executes it."""
+    lo, known = evidence.kernel.text[0], set[tuple[int, int]]()
+    for r in evidence.truth.stores:
+        address, word = lo + r.v[0], r.v[1] & 0xFFFFFFFF
+        if (address, word) in known:
+            continue
+        known.add((address, word))
+        if not _may_be_stored(evidence, address, word):
+            return Finding(f"{word:08x} ({evidence.kernel.disassemble(address, word)}) was stored "
+                           f"at {evidence.kernel.name_at(address)}: this is neither the word that "
+                           "was linked there nor one that a tracer writes there", seq=r.seq)
+    return None
+
+
+def _may_be_stored(evidence: Evidence, address: int, word: int) -> bool:
+    """As permitted(), but a call must be one of a stub, or at ftrace_call of a tracer. In lab 3
+    kern/apps/registers.c stores a breakpoint at ftrace_call, which must be refused there."""
+    kernel, isa = evidence.kernel, evidence.isa
+    jump = isa.jump(address, word)
+    if not permitted(evidence, address, word):
+        return word == isa.brk and address == kernel.symbol("ftrace_call") and evidence.lab == 3
+    if not jump or not jump[1]:
+        return True
+    if address == kernel.symbol("ftrace_call"):
+        return jump[1] == isa.link and jump[0] in tracers(kernel)
+    if address == kernel.symbol("ftrace_graph_call"):
+        return jump == (kernel.symbol("ftrace_graph_caller"), kernel.link_register)
+    return (word == kernel.word(address)
+            or jump[1] == kernel.link_register and jump[0] in stubs(kernel))

@@ -34,7 +34,7 @@ LOOKUP = _names("lookup_rec lookup_rec_range app_main_lookup")
 RECORDS = _names("ftrace_records ftrace_record_count")
 PATCHING = _names("""ftrace_batch_begin ftrace_batch_end text_alias_open text_alias_close
     arch_sync_all ftrace_stubs ftrace_caller ftrace_call ftrace_set_filter ftrace_filter_commit""")
-WRITERS = _names("""registers_refused registers_encoded registers_word insn_call ftrace_make_nop
+WRITERS = _names("""registers_patched registers_encoded registers_word insn_call ftrace_make_nop
     ftrace_make_call ftrace_modify_call ftrace_init_nop ftrace_update_ftrace_func""")
 OPS = _names("synchronize_sched hand_ops global_ops kfree op_see op_add op_patch")
 ENTRY = _names("""entry_tracer entry_counter entry_skipper entry_traced entry_back entry_elsewhere

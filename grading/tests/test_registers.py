@@ -551,6 +551,27 @@ class Integrity(RecordedCalls):
         self.assertIsNone(self.found("riscv64", TEXT, ISAS["riscv64"].nop))
         self.assert_finding(self.found("riscv64", TEXT, ISAS["riscv64"].ret), "wl_a held")
 
+    def test_a_stored_word_is_one_that_its_address_may_hold(self) -> None:
+        site, call, stub, other = TEXT + 4, FUNCTIONS[6].start, FUNCTIONS[7].start, TEXT + 0x600
+        for arch in ARCHES:
+            isa = ISAS[arch]
+            for self.hook in ("entry", "mcount"):
+                link = isa.link_register(self.hook)
+                for at, word, right in (
+                    (site, isa.nop, True), (site, isa.call(site, stub, link), True),
+                    (site, 0, False), (site, isa.call(site, other, link), False),
+                    (site, isa.brk, False), (site + 4, isa.nop, False),
+                    (site, isa.call(site, stub, 6), arch == "arm64"),
+                    (call, isa.call(call, other, isa.link), False), (call, 0, False),
+                    (call, isa.call(call, stub + 64, isa.link), True), (call, isa.brk, True)):
+                    e = self.evidence(arch)
+                    e.lab = 3
+                    e.kernel.symbols["registers_tracer"] = stub + 64
+                    e.truth.stores = [record(Kind.STORE, 0, at - TEXT, word, seq=5)]
+                    with self.subTest(arch=arch, hook=self.hook, at=hex(at), word=hex(word)):
+                        found = integrity.words_stored(e)
+                        self.assertEqual(found.seq if found else 0, 0 if right else 5)
+
     def test_the_word_that_the_harness_wrote(self) -> None:
         site = Site(TEXT + 4, FUNCTIONS[0], 0, 0)
         self.assertIsNone(self.found("arm64", site.address, 0xD503251F, Spoilt(site, 0xD503251F,

@@ -189,6 +189,11 @@ def stubs(kernel: Kernel) -> tuple[int, ...]:
         {*named, kernel.symbol("ftrace_stubs"), *(kernel.symbol(n) for n in TRAMPOLINES)} - {0}))
 
 
+def tracers(kernel: Kernel) -> set[int]:
+    """Every address that lab 3's call at ftrace_call may call."""
+    return set(map(kernel.symbol, ("ftrace_stub", PATTERN_TRACER, *CALLBACKS))) - {0}
+
+
 def vectors(kernel: Kernel) -> list[int]:
     table = kernel.symbol("exception_vector")
     return [table + 0x80 * i for i in range(kernel.isa.vectors)]
@@ -206,7 +211,7 @@ def changing(kernel: Kernel) -> frozenset[int]:
 def _questions(kernel: Kernel) -> dict[int, str]:
     """Call instructions of kern/apps/ whose arguments are logged (-> the function's name), and the
     addresses after them (-> "answer")."""
-    asked = (("app_main_lookup", ("lookup_rec", "lookup_rec_range")), ("registers_refused",
+    asked = (("app_main_lookup", ("lookup_rec", "lookup_rec_range")), ("registers_patched",
                                                                        PATCHERS),
              ("registers_encoded", ENCODER), ("trampolines_made", (TRAMPOLINE_ENCODER,)),
              ("trampolines_followed", (TRAMPOLINE_READER,)), ("entry_own_filter",

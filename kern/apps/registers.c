@@ -41,38 +41,16 @@ CALLBACK static void registers_tracer(unsigned long ip, unsigned long parent_ip,
 static struct ftrace_ops op = {registers_tracer, FTRACE_OPS_FL_RECURSION, .slot = -1};
 
 #if STAGE == 3
-/*
- * None of these may write: at first no batch is open; then the site is the first
- * word after text; then the target, address 0, is out of reach.
- */
-__attribute__((noipa)) static void registers_refused(void)
-{
-	struct dyn_ftrace after = {.offset = _etext - _text}, last = {.offset = after.offset - 4};
-	unsigned long stub = (unsigned long)ftrace_stubs;
+extern u32 ftrace_call[];
 
-	ftrace_make_nop(&ftrace_records[0], 0);
-	ftrace_update_ftrace_func(registers_tracer);
-	mutex_lock(&ftrace_lock);
-	ftrace_batch_begin();
-	ftrace_make_call(&after, stub);
-	ftrace_make_nop(&after, stub);
-	ftrace_modify_call(&after, stub, stub);
-	ftrace_init_nop(&after);
-	ftrace_make_call(&last, 0);
-	ftrace_modify_call(&last, 0, 0);
-	ftrace_update_ftrace_func(NULL);
-	ftrace_batch_end();
-	mutex_unlock(&ftrace_lock);
-}
-
-__attribute__((noipa)) static notrace void registers_word(u32 insn)
+__attribute__((noipa)) static notrace void registers_word(u32 insn, u32 before)
 {
-	__asm__ volatile("" : : "r"(insn));
+	__asm__ volatile("" : : "r"(insn), "r"(before));
 }
 
 /*
  * Encodings that this kernel's call sites do not use: both ends of the reach, one word further, all
- * offset bits, misaligned.
+ * offset bits, misaligned, misaligned and out of reach; each with another link register.
  */
 __attribute__((noipa)) static void registers_encoded(void)
 {
@@ -80,15 +58,68 @@ __attribute__((noipa)) static void registers_encoded(void)
 	const struct { long ip, off; } calls[] = {
 		{0, reach - 4}, {0, -reach}, {0, reach}, {0, -reach - 4}, {0, 2 * reach},
 		{0, reach / 3 & ~3}, {0, -(reach / 3) & ~3}, {0, 2}, {0, 1}, {2, 0}, {1, 0},
+		{0, reach - 2}, {0, reach + 2}, {2, 2 * reach},
 	};
 
 	for (unsigned i = 0; i < ARRAY_SIZE(calls); i++) {
 		unsigned long ip = ftrace_ip(&ftrace_records[0]) + calls[i].ip;
-		u32 insn = 0;
+		u32 before = 0x5a5a5a5a + i, insn = before;
 
-		insn_call(ip, ip + calls[i].off, HOOK_LINK, &insn);
-		registers_word(insn);
+		insn_call(ip, ip + calls[i].off, 1 + i, &insn);
+		registers_word(insn, before);
 	}
+}
+
+/*
+ * Each answer that the patching functions have. Whoever judges them knows these calls by their
+ * order. Three of them write: the call site of registers_encoded(), which does not run meanwhile,
+ * becomes a call, another call, and the nop again.
+ */
+__attribute__((noipa)) static void registers_patched(void)
+{
+	struct dyn_ftrace after = {.offset = _etext - _text}, last = {.offset = after.offset - 4};
+	unsigned long own = (unsigned long)registers_encoded, stub = (unsigned long)ftrace_stubs;
+	unsigned long other = (unsigned long)_mcount, call = (unsigned long)ftrace_call;
+	const struct dyn_ftrace *rec = lookup_rec_range(own, own + 128);
+	const struct text_word no_call = {call, *ftrace_call, INSN_BREAK};
+	const struct text_word as_before = {call, INSN_BREAK, *ftrace_call};
+
+	/* No batch is open; and the target is out of reach, or another word is there. */
+	ftrace_make_call(rec, 0);
+	ftrace_make_nop(rec, 0);
+	ftrace_modify_call(rec, 0, 0);
+	ftrace_init_nop(rec);
+	ftrace_update_ftrace_func(NULL);
+	mutex_lock(&ftrace_lock);
+	ftrace_batch_begin();
+	/* The site is the first word after text. */
+	ftrace_make_call(&after, stub);
+	ftrace_make_nop(&after, stub);
+	ftrace_modify_call(&after, stub, other);
+	ftrace_init_nop(&after);
+	/* The target, address 0, is out of reach; and the word is neither the nop nor a call. */
+	ftrace_make_call(&last, 0);
+	ftrace_make_nop(&last, 0);
+	ftrace_modify_call(&last, 0, stub);
+	ftrace_modify_call(&last, stub, 0);
+	/* The site holds the nop, then a call, then another call. */
+	ftrace_init_nop(rec);
+	ftrace_make_nop(rec, stub);
+	ftrace_modify_call(rec, stub, other);
+	ftrace_make_call(rec, stub);
+	ftrace_make_call(rec, stub);
+	ftrace_make_nop(rec, other);
+	ftrace_modify_call(rec, other, stub);
+	ftrace_modify_call(rec, stub, other);
+	if (ftrace_make_nop(rec, other))
+		ftrace_make_nop(rec, stub);
+	/* ftrace_call holds no call; no site calls ftrace_caller now. */
+	text_write(&no_call, 1);
+	ftrace_update_ftrace_func(NULL);
+	ftrace_update_ftrace_func(registers_tracer);
+	text_write(&as_before, 1);
+	ftrace_batch_end();
+	mutex_unlock(&ftrace_lock);
 }
 
 static int call_traced(void)
@@ -99,7 +130,7 @@ static int call_traced(void)
 		registers_call();
 		unregister_ftrace_function(&op);
 	}
-	registers_refused();
+	registers_patched();
 	registers_encoded();
 	return err;
 }

@@ -12,10 +12,10 @@ from grading.checks.checks import (all_of, calls_tracer, calls_while_on, every_s
                                    synchronised, three_agree, traced, word_in)
 from grading.checks.console_checks import (at_rest_after_boot, at_rest_at_end, lives_and_traces,
                                            parents_as_expected)
-from grading.checks.integrity import as_linked
+from grading.checks.integrity import as_linked, words_stored
 from grading.checks.registers import callback_arguments, registers_kept, spoilt
 from grading.checks.schedule_checks import PLAYED, TRACER, right_under_schedules
-from grading.evidence.evidence import Evidence, during, expected_run
+from grading.evidence.evidence import Evidence, between, during, expected_run
 from grading.evidence.finding import Defect, Finding
 from grading.stimulus.schedules import Change
 from grading.checks.seen import (ANYTHING_CALLED, BETWEEN, OVERWRITTEN, POWERED_OFF, TEXT_AT_BOOT,
@@ -27,20 +27,30 @@ from grading.truth.truth import ENCODER, PATCHERS, stubs
 from grading.verdict import Verdict
 
 
-NO_BATCH, AFTER_TEXT = ("while no batch was open",
-                        "in a batch, for a site at _etext, after the end of text")
-FAR = "in a batch, to make the last word of text a call of address 0, which is out of reach"
-# the calls that kern/apps/registers.c makes, in order: the function, when it is called, the right
-# errors
-REFUSALS = (
-    ("ftrace_make_nop", NO_BATCH, (EFAULT,)),
-    ("ftrace_update_ftrace_func", NO_BATCH, (EFAULT,)),
-    *((name, AFTER_TEXT, (EFAULT,))
-      for name in ("ftrace_make_call", "ftrace_make_nop", "ftrace_modify_call", "ftrace_init_nop")),
+NO_BATCH = "while no batch was open, with an address that is out of reach"
+AFTER_TEXT = "in a batch, for a site at _etext, after the end of text"
+FAR = "in a batch, for the last word of text and address 0, which is out of reach"
+NOP = "in a batch, for a site that holds the nop"
+CALL = "in a batch, for a site that holds the call of ftrace_caller"
+OTHER = "in a batch, for a site that holds the call of _mcount"
+NO_CALL = "in a batch, while ftrace_call holds a breakpoint"
+SITES = "ftrace_make_call", "ftrace_make_nop", "ftrace_modify_call", "ftrace_init_nop"
+# The calls that kern/apps/registers.c makes, in order: the function, when it is called, the error.
+# Instead of an error: what the site of registers_encoded then calls, or "" for the nop.
+ASKED: tuple[tuple[str, str, int | str], ...] = (
+    *((name, NO_BATCH, EFAULT) for name in (*SITES, "ftrace_update_ftrace_func")),
+    *((name, AFTER_TEXT, EFAULT) for name in SITES),
     # that word is neither a nop nor a call
-    *((name, FAR, (ERANGE, EINVAL)) for name in ("ftrace_make_call", "ftrace_modify_call")),
-    ("ftrace_update_ftrace_func", "in a batch, with a tracer at address 0, which is out of reach",
-     (ERANGE,)),
+    ("ftrace_make_call", FAR, ERANGE), ("ftrace_make_nop", FAR, ERANGE),
+    ("ftrace_modify_call", FAR, ERANGE), ("ftrace_modify_call", FAR, ERANGE),
+    ("ftrace_init_nop", NOP, EINVAL),
+    ("ftrace_make_nop", NOP, EINVAL), ("ftrace_modify_call", NOP, EINVAL),
+    ("ftrace_make_call", NOP, "ftrace_caller"), ("ftrace_make_call", CALL, EINVAL),
+    ("ftrace_make_nop", f"{CALL}, to replace a call of _mcount", EINVAL),
+    ("ftrace_modify_call", f"{CALL}, to replace a call of _mcount", EINVAL),
+    ("ftrace_modify_call", CALL, "_mcount"), ("ftrace_make_nop", OTHER, ""),
+    ("ftrace_update_ftrace_func", f"{NO_CALL}, with address 0, which is out of reach", ERANGE),
+    ("ftrace_update_ftrace_func", NO_CALL, EINVAL),
 )
 # the bits of current->ctx that count calls of preempt_disable() (kern/base/current.h)
 PREEMPTED = 0xFF << 24
@@ -125,24 +135,35 @@ def _returned(value: int) -> str:
     return f"-{errorcode[_error(value)]}" if _error(value) in errorcode else str(value % (1 << 32))
 
 
-def text_alone(evidence: Evidence) -> Finding | None:
-    """The patching functions refuse a word outside of a batch, a word after the end of text, and a
-    target out of reach."""
-    for (name, question, answer), (_, when, right) in zip(
-        evidence.truth.asked(*PATCHERS), REFUSALS
-    ):
-        if _error(answer.v[0]) not in right:
-            ends = EFAULT in right and "batch," in when or _error(answer.v[0]) == EFAULT
-            return Finding(
-                f"{name} was called {when}, and returned {_returned(answer.v[0])}: it must return "
-                f"-{errorcode[right[0]]}",
-                seq=question.seq, mistake="end-of-text-missed" if ends else "")
+def answers(evidence: Evidence) -> Finding | None:
+    """The patching functions return the right error and then write nothing, or write one word."""
+    kernel = evidence.kernel
+    site = next((s.address for s in kernel.sites if s.function.name == "registers_encoded"), 0)
+    for (name, question, answer), (_, when, right) in zip(evidence.truth.asked(*PATCHERS), ASKED):
+        stored = [(kernel.text[0] + r.v[0], r.v[1] & 0xFFFFFFFF)
+                  for r in between(evidence.truth.stores, question.seq, answer.seq)
+                  if r.vcpu == question.vcpu]
+        said = f"{name} was called {when}, and returned {_returned(answer.v[0])}"
+        error = 0 if isinstance(right, str) else right
+        if _error(answer.v[0]) != error:
+            ends = when == AFTER_TEXT or when == FAR and _error(answer.v[0]) == EFAULT
+            return Finding(f"{said}: it must return {f'-{errorcode[error]}' if error else 0}",
+                           seq=question.seq, mistake="end-of-text-missed" if ends else
+                           "wrote-without-looking" if stored else "")
+        word = kernel.isa.nop if not right else kernel.isa.call(
+            site, kernel.symbol(right), kernel.link_register) if isinstance(right, str) else None
+        if stored != ([] if word is None else [(site, word)]):
+            wrote = [f"{found:08x} at {kernel.name_at(at)}" for at, found in stored]
+            must = "nothing" if word is None else (
+                f"{word:08x}, {kernel.disassemble(site, word)}, at {kernel.name_at(site)}")
+            return Finding(f"{said} and wrote {', '.join(wrote) or 'nothing'}: it must write "
+                           f"{must}", seq=question.seq)
     return None
 
 
 def encoded(evidence: Evidence) -> Finding | None:
-    """insn_call() is right at both ends of the reach and just beyond them, and refuses misaligned
-    addresses."""
+    """insn_call() is right at both ends of the reach and just beyond them, for any link register;
+    it refuses misaligned addresses, and stores nothing with an error."""
     asked = evidence.truth.asked(*ENCODER)
     for (_, question, answer), (_, word, _) in zip(asked[::2], asked[1::2]):
         ip, addr, link = question.v[:3]
@@ -150,21 +171,20 @@ def encoded(evidence: Evidence) -> Finding | None:
         right = EINVAL if (addr | ip) & 3 else 0
         if not -evidence.isa.reach <= off < evidence.isa.reach:
             right = ERANGE
-        said = (
-            f"insn_call({ip:#x}, {addr:#x}), {abs(off):#x} bytes {'back' if off < 0 else 'ahead'}, "
-        )
+        said = (f"insn_call({ip:#x}, {addr:#x}, {link}), {abs(off):#x} bytes "
+                f"{'back' if off < 0 else 'ahead'}, ")
+        found = word.v[0] & 0xFFFFFFFF
         if _error(answer.v[0]) != right:
             must = f"-{errorcode[right]}" if right else "0"
             return Finding(said + f"returned {_returned(answer.v[0])}: it must return {must}",
                            seq=question.seq, mistake="wrong-reach")
-        if not right and word.v[0] & 0xFFFFFFFF != (
-            want := evidence.kernel.isa.call(ip, addr, link)
-        ):
-            return Finding(
-                said +
-                f"made the instruction {word.v[0] & 0xFFFFFFFF:08x}, "
-                f"{evidence.kernel.disassemble(ip, word.v[0] & 0xFFFFFFFF)}: it must be {want:08x}",
-                seq=question.seq)
+        if right and found != word.v[1] & 0xFFFFFFFF:
+            return Finding(f"{said}returned -{errorcode[right]} and stored {found:08x} in *insn: "
+                           "with an error *insn must stay as it is", seq=question.seq)
+        if not right and found != (want := evidence.isa.call(ip, addr, link)):
+            return Finding(f"{said}made the instruction {found:08x}, "
+                           f"{evidence.kernel.disassemble(ip, found)}: it must be {want:08x}, "
+                           f"{evidence.kernel.disassemble(ip, want)}", seq=question.seq)
     return None
 
 
@@ -277,6 +297,16 @@ def _unnamed(evidence: Evidence, finding: Finding) -> str:
         "ftrace_stub"] and not evidence.truth.callbacks else ""
 
 
+def _in_between(evidence: Evidence, finding: Finding) -> str:
+    """The word at which this finding was made was overwritten later in its batch."""
+    for batch in evidence.truth.batches:
+        at = next((r.v[0] for r in batch.stores if r.seq == finding.seq), None)
+        if at is not None and finding.seq is not None:
+            later = any(r.v[0] == at and r.seq > finding.seq for r in batch.stores)
+            return "word-in-between" if later else ""
+    return ""
+
+
 def ended(evidence: Evidence) -> str:
     fault, (lo, hi) = faults.last(evidence), evidence.kernel.text
     if (evidence.verdict == Verdict.PANIC and fault and fault.access == "write"
@@ -322,6 +352,7 @@ MISTAKES = {
     "tracer-not-named": "the call to the tracer in ftrace_caller is not patched",
     "alias-not-open": "text is written through its alias before the alias is open",
     "alias-left-open": "text is still writable after the batch",
+    "word-in-between": "a word of text has another value for a moment before it is right",
     "never-restored": "the sites do not become nops again",
     "wrong-reach": "insn_call accepts an address that is out of reach or misaligned, or refuses "
                    "one that is not",
@@ -334,13 +365,15 @@ ADVICE = {"unsigned-offset"}
 LOOKS = seen_once("load of a word of text by the tracer", lambda e: len(e.truth.looks), 100)
 ALIAS = seen_once("search of the page tables for a writable mapping of text",
                   lambda e: len(e.alias), 4)
-REFUSED_ALL = seen_once("answer of a patching function to a request that it must refuse",
-                        lambda e: len(e.truth.asked(*PATCHERS)), len(REFUSALS))
-ENCODED = seen_once("call of insn_call", lambda e: len(e.truth.asked(ENCODER[1])), 11)
+ANSWERED = seen_once("answer of a patching function", lambda e: len(e.truth.asked(*PATCHERS)),
+                     len(ASKED))
+ENCODED = seen_once("call of insn_call", lambda e: len(e.truth.asked(ENCODER[1])), 14)
 REFUSED = Coverage(
     "call of the workload while a call site held an unexpected word",
     lambda e: [Amount("", len(during(e.spoilt, e.truth.calls)), half_of_run(e, e.spoilt.seed))]
     if e.spoilt else [])
+
+RIGHT_WORDS = named(words_stored, _in_between, _call)
 
 CHECKS = {
     "called": named(something_called, _call),
@@ -350,15 +383,15 @@ CHECKS = {
     "filter": all_of(only_selected, every_site),
     "silent": silent_trampolines,
     "restored": named(rest_at_end, _half_a_pair, _restored),
-    "writer": all_of(written_by_patcher, alias_closed, looked_before, in_batches, text_alone,
-                     encoded),
+    "writer": all_of(written_by_patcher, RIGHT_WORDS, alias_closed, looked_before, in_batches,
+                     answers, encoded),
     "refused": refused,
     "one CPU": named(all_of(three_agree, right_parents), _unnamed),
     "many CPUs": named(all_of(three_agree, right_parents), _unnamed),
     "synchronised": all_of(
         named(synchronised, of_kind(Defect.NO_LINE_MAINTENANCE, "no-line-maintenance"),
               of_kind(Defect.NOT_SYNCHRONISED, "no-synchronisation")), once),
-    "schedules": all_of(as_linked, right_under_schedules),
+    "schedules": all_of(as_linked, RIGHT_WORDS, right_under_schedules),
 }
 
 ON, OFF = "echo function > current_tracer", "echo nop > current_tracer"
@@ -381,7 +414,7 @@ SEEN = {
     "filter": (called(2), text_of(2), text_traced()),
     "silent": (ran(0, 2),),
     "restored": (TEXT_AT_END,),
-    "writer": (batches(4), LOOKS, ALIAS, REFUSED_ALL, ENCODED),
+    "writer": (batches(4), LOOKS, ALIAS, ANSWERED, ENCODED),
     "refused": (REFUSED,),
     "one CPU": (ran(2, 2), printed(2)),
     "many CPUs": (ran(2, 2), printed(2)),

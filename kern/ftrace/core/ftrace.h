@@ -231,8 +231,8 @@ extern struct ftrace_ops global_ops;
  * 3. arch_sync_line() does what this CPU must do for the new word (arch.h).
  *
  * Context: thread, ftrace_lock held, between ftrace_batch_begin() and _end().
- * Return: 0; -EFAULT if the site is not in text or no batch is open, -ERANGE if an
- * address is out of reach, -EINVAL if another word is at the site.
+ * Return: 0, or the first that holds: -EFAULT if the site is not in text or no batch is
+ * open, -ERANGE if an address is out of reach, -EINVAL if another word is at the site.
  */
 int ftrace_make_nop(const struct dyn_ftrace *rec, unsigned long addr);
 int ftrace_make_call(const struct dyn_ftrace *rec, unsigned long addr);
@@ -245,8 +245,9 @@ int ftrace_modify_call(const struct dyn_ftrace *rec, unsigned long old_addr, uns
 int ftrace_update_ftrace_func(ftrace_func_t func);
 /*
  * Encode in *@insn the instruction that calls @addr from @ip and leaves the return
- * address in register number @link. Changes nothing else. Return: 0; -ERANGE if
- * @addr is out of reach (INSN_REACH), -EINVAL if @ip or @addr is misaligned.
+ * address in register number @link. Changes nothing else, and nothing with an error.
+ * Return: 0, or the first that holds: -ERANGE if @addr is out of reach (INSN_REACH), -EINVAL
+ * if @ip or @addr is misaligned.
  */
 int insn_call(unsigned long ip, unsigned long addr, unsigned link, u32 *insn);
 /*

@@ -64,6 +64,23 @@ TEST(patch, call_is_what_the_assembler_writes)
 		ASSERT_EQ(ours[i], theirs[i]) << "instruction " << i;
 }
 
+TEST(patch, call_leaves_its_return_address_in_the_register_asked_for)
+{
+	std::string source;
+	std::vector<u32> ours;
+	for (unsigned link = 1; link < 31; link++) {
+		u32 insn = 0;
+		EXPECT_EQ(0, insn_call(0x40000000, 0x40000040, link, &insn));
+		ours.push_back(insn);
+#ifdef INSN_JAL
+		source += "jal x" + std::to_string(link) + ", . + 0x40\n";
+#else
+		source += "bl . + 0x40\n";
+#endif
+	}
+	EXPECT_EQ(assemble(source), ours);
+}
+
 TEST(patch, nop_is_what_the_assembler_writes)
 {
 	EXPECT_EQ(std::vector<u32>{INSN_NOP}, assemble("nop\n"));
@@ -99,6 +116,16 @@ TEST(patch, misaligned_is_refused)
 	EXPECT_EQ(-EINVAL, insn_call(0x40000000, 0x40000002, HOOK_LINK, &insn));
 	EXPECT_EQ(-EINVAL, insn_call(0x40000002, 0x40000006, HOOK_LINK, &insn));
 	EXPECT_EQ(-EINVAL, insn_call(0x40000002, 0x40000004, HOOK_LINK, &insn));
+	EXPECT_EQ(-EINVAL, insn_call(0x40000000, 0x40000000 + INSN_REACH - 2, HOOK_LINK, &insn));
+}
+
+TEST(patch, misaligned_and_out_of_reach_is_out_of_reach)
+{
+	unsigned long ip = 0x40000000;
+	u32 insn;
+	EXPECT_EQ(-ERANGE, insn_call(ip, ip + INSN_REACH + 2, HOOK_LINK, &insn));
+	EXPECT_EQ(-ERANGE, insn_call(ip + 2, ip + 2 * INSN_REACH, HOOK_LINK, &insn));
+	EXPECT_EQ(-ERANGE, insn_call(ip + 2, ip + 2 + 2 * INSN_REACH, HOOK_LINK, &insn));
 }
 
 TEST(patch, other_instructions_are_no_call)
@@ -116,6 +143,7 @@ TEST(patch, an_error_leaves_the_word_alone)
 	u32 insn = 0x12345678;
 	EXPECT_EQ(-ERANGE, insn_call(0x40000000, 0x40000000 + INSN_REACH, HOOK_LINK, &insn));
 	EXPECT_EQ(-EINVAL, insn_call(0x40000000, 0x40000002, HOOK_LINK, &insn));
+	EXPECT_EQ(-EINVAL, insn_call(0x40000002, 0x40000004, HOOK_LINK, &insn));
 	EXPECT_EQ(0x12345678u, insn);
 }
 
@@ -166,6 +194,16 @@ TEST_F(site, make_call_refuses_a_foreign_word)
 	EXPECT_EQ(0x12345678u, fake_word(ip));
 }
 
+TEST_F(site, make_call_refuses_a_call)
+{
+	ftrace_batch_begin();
+	EXPECT_EQ(0, ftrace_make_call(rec, stub));
+	EXPECT_EQ(-EINVAL, ftrace_make_call(rec, stub));
+	EXPECT_EQ(-EINVAL, ftrace_make_call(rec, stub + FTRACE_STUB_SIZE));
+	ftrace_batch_end();
+	EXPECT_EQ(call, fake_word(ip));
+}
+
 TEST_F(site, make_nop_refuses_a_call_to_somebody_else)
 {
 	u32 other;
@@ -211,6 +249,15 @@ TEST_F(site, nothing_is_written_outside_of_a_batch)
 	EXPECT_EQ(INSN_NOP, fake_word(ip));
 }
 
+TEST_F(site, without_a_batch_the_error_is_the_same_for_a_target_out_of_reach)
+{
+	EXPECT_EQ(-EFAULT, ftrace_make_call(rec, 0));
+	EXPECT_EQ(-EFAULT, ftrace_make_nop(rec, 0));
+	EXPECT_EQ(-EFAULT, ftrace_modify_call(rec, 0, stub));
+	EXPECT_EQ(-EFAULT, ftrace_modify_call(rec, stub, 0));
+	EXPECT_EQ(-EFAULT, ftrace_update_ftrace_func(nullptr));
+}
+
 TEST_F(site, text_write_writes_all_words_or_none)
 {
 	struct text_word words[2] = {{ip, INSN_NOP, call}, {ip + 4, 0x1234, INSN_NOP}};
@@ -235,6 +282,8 @@ TEST_F(site, a_record_outside_of_text_is_refused)
 	ftrace_batch_begin();
 	EXPECT_EQ(-EFAULT, ftrace_make_call(outside, stub));
 	EXPECT_EQ(-EFAULT, ftrace_make_nop(outside, stub));
+	EXPECT_EQ(-EFAULT, ftrace_modify_call(outside, stub, 0));
+	EXPECT_EQ(-EFAULT, ftrace_init_nop(outside));
 	ftrace_batch_end();
 }
 
@@ -244,6 +293,19 @@ TEST_F(site, a_stub_out_of_reach_is_refused)
 	EXPECT_EQ(-ERANGE, ftrace_make_call(rec, ip + INSN_REACH));
 	ftrace_batch_end();
 	EXPECT_EQ(INSN_NOP, fake_word(ip));
+}
+
+TEST_F(site, out_of_reach_is_found_before_the_word_is_compared)
+{
+	fake_scribble(ip, 0x12345678);
+	fake_scribble(FAKE_CALL, 0x12345678);
+	ftrace_batch_begin();
+	EXPECT_EQ(-ERANGE, ftrace_make_call(rec, ip + INSN_REACH));
+	EXPECT_EQ(-ERANGE, ftrace_modify_call(rec, stub, ip + INSN_REACH));
+	EXPECT_EQ(-ERANGE, ftrace_update_ftrace_func((ftrace_func_t)(FAKE_CALL + INSN_REACH)));
+	ftrace_batch_end();
+	EXPECT_EQ(0x12345678u, fake_word(ip));
+	EXPECT_EQ(0x12345678u, fake_word(FAKE_CALL));
 }
 
 /* No instruction can call it, so no word of text is that call. */
@@ -274,6 +336,18 @@ TEST_F(site, init_nop_takes_what_the_compiler_left_and_nothing_else)
 	EXPECT_EQ(-EINVAL, ftrace_init_nop(rec));
 	ftrace_batch_end();
 	EXPECT_EQ(0x12345678u, fake_word(ip));
+}
+
+TEST_F(site, init_nop_that_refuses_the_site_leaves_the_word_before_it)
+{
+	std::vector<u32> left = compiler_leaves(ip);
+	u32 before = left.size() > 1 ? left[0] : 0x87654321;
+	fake_scribble(ip - 4, before);
+	fake_scribble(ip, 0x12345678);
+	ftrace_batch_begin();
+	EXPECT_EQ(-EINVAL, ftrace_init_nop(rec));
+	ftrace_batch_end();
+	EXPECT_EQ(before, fake_word(ip - 4));
 }
 
 TEST_F(site, update_ftrace_func_refuses_what_is_no_call)
