@@ -294,10 +294,9 @@ def values_printed(on: int) -> Coverage:
 
 
 def timed(on: int) -> Coverage:
-    """For boots with one CPU only, in which time is counted in instructions."""
-    return with_one_cpu(in_phases(
-        "call whose instructions were counted", on, 0,
-        lambda e, p: sum(bool(bounds(s, framed(e, p))) for s in e.spans(p)), _half_of_returning))
+    return in_phases("call whose instructions were counted", on, 0,
+                     lambda e, p: sum(bool(bounds(s, framed(e, p))) for s in e.spans(p)),
+                     _half_of_returning)
 
 
 def _interrupted(evidence: Evidence) -> Iterator[Amount]:
