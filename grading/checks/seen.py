@@ -303,7 +303,8 @@ def _interrupted(evidence: Evidence) -> Iterator[Amount]:
     tries, called = frames.tries(evidence), rare.calls(evidence)
     for answer, least, user in ((frames.WANTED, frames.FEW, "a user that says yes"),
                                 (frames.REFUSED, frames.FEW, "a user that says no"),
-                                (frames.FULL, 1, "a user for which there is no room")):
+                                (frames.FULL, 1, "a user for which there is no room"),
+                                (frames.NO_STACK, 1, "a thread without a shadow stack")):
         yield Amount(user, sum(t.answer == answer for t in tries), least)
     for name in ("rare_outer", *rare.CHAIN):
         yield Amount(name, int(name in called), 1)
