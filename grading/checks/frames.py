@@ -13,15 +13,17 @@ from grading.evidence.evidence import Evidence
 from grading.evidence.finding import Finding
 from grading.machine.observer import Record
 from grading.truth.returns import HANDLER, Span
+from grading.verdict import Verdict
 
-WANTED, REFUSED, FULL = range(3)  # enum answer of kern/apps/frames.c
+WANTED, REFUSED, FULL, NO_STACK = range(4)  # enum answer of kern/apps/frames.c
 # words of struct shadow_frame; frames.c asserts these offsets
 RET, FUNC, SP, FP, BELOW, DATA_END, WORDS = 0, 1, 2, 3, 5, 7, 8
 # interrupts must have come at more than this many instructions between the call site and the return
 FEW = 8
-ORDER, NOT_FILLED, READ, LEFT, BARE, NOBODY, KEPT = (
+ORDER, NOT_FILLED, READ, LEFT, BARE, NOBODY, KEPT, NOT_ASKED = (
     "stores-out-of-order", "frame-not-filled", "shadow-frame-read-after-release",
-    "frame-not-popped", "patched-without-a-frame", "patched-for-nobody", "data-not-given-back")
+    "frame-not-popped", "patched-without-a-frame", "patched-for-nobody", "data-not-given-back",
+    "no-stack-not-asked")
 STACK_DIFFERS = {
     WANTED: "frames_traced was interrupted and has returned, and the shadow stack is not as it was "
             "before the call",
@@ -35,6 +37,7 @@ PATCHED = {
     REFUSED: "the user said no, and the return address was replaced",
     FULL: "the shadow stack was full, and the return address was replaced although no frame keeps "
           "it",
+    NO_STACK: "the thread had no shadow stack, and the return address was replaced",
 }
 # A stack walk may fail in these functions: they save and load registers in any order.
 ASSEMBLY = ("ftrace_stub_", "ftrace_island_", "ftrace_caller", HANDLER, "ftrace_graph_stub",
@@ -93,6 +96,15 @@ def tries(evidence: Evidence) -> list[Try]:
                 found.append(Try(before, r, spans[at], trap, within))
             before = None
     return found
+
+
+def ended_without_stack(evidence: Evidence) -> str:
+    """The mistake's name, if the kernel panicked when a thread without a shadow stack made a traced
+    call."""
+    last = evidence.truth.frames[-1] if evidence.truth.frames else None
+    return NOT_ASKED if (evidence.verdict == Verdict.PANIC and last
+                         and last.addr == evidence.kernel.symbol("frames_call")
+                         and last.v[3] == NO_STACK) else ""
 
 
 # ---- what each call must show -----------------------------------------------------------------
@@ -208,7 +220,7 @@ def patched_if_wanted(evidence: Evidence) -> Finding | None:
     if evidence.smp > 1:
         return None
     found = tries(evidence)
-    if FULL not in {t.answer for t in found} and not any(t.after.v[3] & 1 for t in found):
+    if NO_STACK not in {t.answer for t in found} and not any(t.after.v[3] & 1 for t in found):
         return Finding("frames_traced must be called with an interrupt at each of its instructions "
                        "in turn, and these calls ended too early")
     return first_of(_patched(evidence, t) for t in found)

@@ -14,7 +14,7 @@ from grading.evidence.evidence import Evidence, Phase, User, between, during, on
 from grading.evidence.finding import Defect, Finding
 from grading.machine.observer import Record
 from grading.stimulus import workload
-from grading.text.graph_text import RETURN, GraphEvent
+from grading.text.graph_text import ENTRY, RETURN, GraphEvent
 from grading.truth.returns import HANDLER, Leaving, Span
 from grading.truth.truth import KEPT_NOTHING
 
@@ -319,12 +319,18 @@ def _number(text: str) -> int | None:
 
 # ---- durations -----------------------------------------------------------------------
 
+# With several CPUs time is the host's. No host executes this many instructions in a nanosecond.
+FASTEST = 10
+
+
 def durations(evidence: Evidence) -> Finding | None:
     """With one CPU an instruction takes one nanosecond, so a call's duration is the number of
-    instructions between entry and return."""
+    instructions between entry and return. With several CPUs a call takes some time, at least that
+    of its instructions on the fastest host, and no more than the printed times allow."""
     return first_of(
-        within(phase, (_lasted(evidence, phase, alignment) if evidence.smp == 1 else None)
-               or sums(phase.name, alignment)) for phase, alignment in _alignments(evidence))
+        within(phase, _lasted(evidence, phase, alignment) or sums(phase.name, alignment)
+               or _no_longer(phase.name, alignment))
+        for phase, alignment in _alignments(evidence))
 
 
 def at_return(span: Span, patched: Framed) -> tuple[Record, Record] | None:
@@ -336,10 +342,11 @@ def at_return(span: Span, patched: Framed) -> tuple[Record, Record] | None:
 
 
 def bounds(span: Span, patched: Framed) -> tuple[int, int] | None:
-    """The least and the greatest number of instructions between the two readings of the clock."""
-    ends = at_return(span, patched)
-    return (ends[0].insns - span.body.insns,
-            ends[1].insns - span.insns) if ends and span.body else None
+    """The least and the greatest number of instructions between the two readings of the clock.
+    Each CPU counts its own."""
+    ends, body = at_return(span, patched), span.body
+    return (ends[0].insns - body.insns,
+            ends[1].insns - span.insns) if ends and body and body.vcpu == ends[0].vcpu else None
 
 
 def _returns(alignment: Aligned) -> Iterator[tuple[GraphStep, GraphEvent, int]]:
@@ -355,11 +362,38 @@ def _lasted(evidence: Evidence, phase: Phase, alignment: Aligned) -> Finding | N
         if ns < 0:
             return Finding(
                 f"{phase.name}: a return is printed without a duration: '{event.line.strip()}'")
-        if limits and not limits[0] - step_ns - event.unit < ns < limits[1] + step_ns + event.unit:
+        if not limits:
+            continue
+        early = step_ns + event.unit
+        if evidence.smp > 1:
+            wrong, each = ns <= max(0, limits[0] / FASTEST - early), f"at least 1/{FASTEST}"
+        else:
+            wrong, each = not limits[0] - early < ns < limits[1] + early, "1"
+        if wrong:
             return Finding(f"{phase.name}: {step.span.name} is printed with {ns / 1000:.3f} "
                            f"us; from its call site to its return {limits[0]} to {limits[1]} "
-                           f"instructions ran, of 1 ns each: '{event.line.strip()}'",
+                           f"instructions ran, of {each} ns each: '{event.line.strip()}'",
                            seq=step.span.call.seq, kind=Defect.WRONG_DURATION)
+    return None
+
+
+def _no_longer(where: str, alignment: Aligned) -> Finding | None:
+    """A call began after the line that its thread or interrupt printed before."""
+    last: dict[tuple[int, int, int], int] = {}  # by thread or interrupt: the time of its last line
+    began: dict[Span, int | None] = {}
+    for step, event in alignment.pairs:
+        call = step.span.call
+        who = call.thread, call.level, call.trap
+        before = began.setdefault(step.span, last.get(who))
+        last[who] = event.usec
+        # `f();` has the time of the entry only
+        if step.kind == ENTRY or before is None or event.duration is None or "}" not in event.line:
+            continue
+        if event.duration > 1000 * (event.usec + 1 - before) + event.unit:
+            return Finding(f"{where}: {step.span.name} lasted {event.duration / 1000:.3f} us, and "
+                           f"the line before its entry was printed {event.usec - before} us before "
+                           f"its return: '{event.line.strip()}'", seq=call.seq,
+                           kind=Defect.WRONG_DURATION)
     return None
 
 

@@ -290,17 +290,17 @@ def values_printed(on: int) -> Coverage:
 
 
 def timed(on: int) -> Coverage:
-    """For boots with one CPU only, in which time is counted in instructions."""
-    return with_one_cpu(in_phases(
-        "call whose instructions were counted", on, 0,
-        lambda e, p: sum(bool(bounds(s, framed(e, p))) for s in e.spans(p)), _half_of_returning))
+    return in_phases("call whose instructions were counted", on, 0,
+                     lambda e, p: sum(bool(bounds(s, framed(e, p))) for s in e.spans(p)),
+                     _half_of_returning)
 
 
 def _interrupted(evidence: Evidence) -> Iterator[Amount]:
     tries, called = frames.tries(evidence), rare.calls(evidence)
     for answer, least, user in ((frames.WANTED, frames.FEW, "a user that says yes"),
                                 (frames.REFUSED, frames.FEW, "a user that says no"),
-                                (frames.FULL, 1, "a user for which there is no room")):
+                                (frames.FULL, 1, "a user for which there is no room"),
+                                (frames.NO_STACK, 1, "a thread without a shadow stack")):
         yield Amount(user, sum(t.answer == answer for t in tries), least)
     for name in ("rare_outer", *rare.CHAIN):
         yield Amount(name, int(name in called), 1)

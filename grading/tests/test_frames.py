@@ -11,12 +11,13 @@ from typing import Any
 from grading.checks import rubric
 from grading.checks import frames, graph_checks, order, rare
 from grading.checks.checks import Check
-from grading.checks.frames import REFUSED, WANTED, Try
+from grading.checks.frames import NO_STACK, REFUSED, WANTED, Try
 from grading.elf.elf import Kernel
 from grading.evidence.evidence import Evidence
 from grading.machine.observer import Record
 from grading.tests.mutants import SEED, build
 from grading.truth.returns import Span
+from grading.verdict import Verdict
 from qemu.machine import ARCHES, ROOT
 
 CHECKS: tuple[Check, ...] = (frames.patched_if_wanted, frames.frames_kept, frames.room_given_back,
@@ -105,6 +106,14 @@ class Swept(unittest.TestCase):
                     body=span.body._replace(v=(0, 0, e.kernel.symbol("return_to_handler"), 0)))
         self.sees(frames.patched_if_wanted, e,
                   "the user said no, and the return address was replaced")
+
+    def test_a_panic_in_a_thread_without_a_shadow_stack(self) -> None:
+        e = self.forged()
+        last = next(t.before for t in frames.tries(e) if t.answer == NO_STACK)
+        e.verdict = Verdict.PANIC
+        self.assertEqual(frames.ended_without_stack(e), "")
+        e.truth.frames = [r for r in e.truth.frames if r.seq <= last.seq]
+        self.assertEqual(frames.ended_without_stack(e), frames.NOT_ASKED)
 
     def put(self, e: Evidence, old: Any, **fields: Any) -> None:
         e.truth.frames = [r._replace(**fields) if r is old else r for r in e.truth.frames]

@@ -409,6 +409,25 @@ class Checks(unittest.TestCase):
         for ns in (400, 900):
             self.assertIn("instructions ran", self.lasted(ns))
             self.assertEqual(self.lasted(ns, smp=4), "")
+        self.assertIn("instructions ran", self.lasted(0, smp=4))
+
+    def test_no_call_began_before_the_line_before_its_entry(self) -> None:
+        story = Story()
+        story.enter("wl_a")
+        story.enter("wl_b")
+        story.leave()
+        story.leave()
+        for ns, words in ((10_900, ""), (12_000, "was printed 10 us before its return")):
+            e = evidence(story, 4)
+            e.phases[0].users[0].trace = GraphTrace("function_graph", [
+                event(ENTRY, "wl_a")._replace(usec=30),
+                event(ENTRY, "wl_b", 1)._replace(usec=35),
+                event(RETURN, "wl_b", 1, ns)._replace(usec=40, line="}"),
+                event(RETURN, "wl_a", 0, 99_000)
+            ])
+            found = self.why(graph_checks.durations, e)
+            self.assertIn(words, found)
+            self.assertEqual(bool(words), bool(found))
 
     def test_parts_longer_than_the_whole(self) -> None:
         story = Story()

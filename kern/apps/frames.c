@@ -37,8 +37,8 @@ APP("", "interrupt a traced call at each of the tracer's instructions, for gradi
 #define MOST 4096
 #define OUTSIDE 8 /* the sweep ends when so many interrupts in a row came before the call */
 
-/* The entry handler's answer, or that there is no room for a frame. */
-enum answer { WANTED, REFUSED, FULL };
+/* The entry handler's answer, or that there is no room for a frame, or no shadow stack. */
+enum answer { WANTED, REFUSED, FULL, NO_STACK };
 
 /*
  * Wait for @wait instructions, then call frames_traced. It returns to @home, or, if
@@ -169,7 +169,10 @@ static notrace void call(enum answer says, unsigned long wait)
 	if (says == FULL)
 		s->free = s->last + 1;
 	overwrite(s);
+	if (says == NO_STACK) /* as a thread that was created when there was no memory */
+		WRITE_ONCE(current->ftrace, NULL);
 	frames_call(top, s->free, depth, says, wait, says == WANTED ? NULL : frames_home);
+	WRITE_ONCE(current->ftrace, s);
 	frames_stack(s->top, s->free, s->depth, ftrace_graph_dead);
 	s->top = top;
 	s->free = free;
@@ -301,8 +304,10 @@ static int calls(void)
 	if (!err) {
 		sweep(WANTED);
 		sweep(REFUSED);
-		if (!ftrace_graph_dead)
+		if (!ftrace_graph_dead) {
 			call(FULL, 0);
+			call(NO_STACK, 0);
+		}
 	}
 	unregister_ftrace_function(&interrupts);
 	ftrace_filter_free(&interrupts.filter);

@@ -8,7 +8,8 @@ from grading.checks.checks import (all_of, lives, named, of_kind, only_selected,
                                    right_result, synchronised, traced, word_in)
 from grading.checks.console_checks import lives_and_traces, nested_as_expected
 from grading.checks.entry import handler_arguments
-from grading.checks.frames import frames_kept, patched_if_wanted
+from grading.checks.frames import (NOT_ASKED, ended_without_stack, frames_kept,
+                                   patched_if_wanted)
 from grading.evidence.evidence import Evidence
 from grading.evidence.finding import Defect, Finding
 from grading.checks.graph_checks import (RESULT, STACK, at_rest, comes_home, depth, durations,
@@ -71,7 +72,9 @@ def _result(evidence: Evidence, finding: Finding) -> str:
 
 def ended(evidence: Evidence) -> str:
     """The mistake of a boot that ended early: a call did not return to its caller, or it did and a
-    register was lost."""
+    register was lost; or a thread had no shadow stack."""
+    if slug := ended_without_stack(evidence):
+        return slug
     finding, lost, fault = (
         comes_home(evidence),
         _result(evidence, Finding("")),
@@ -102,6 +105,7 @@ MISTAKES = {
                            "between two of them does harm",
     "sp-does-not-fit": "regs->sp differs between the call and its return",
     "call-left-behind": "after the last user is unregistered, ftrace_graph_stub still has its call",
+    NOT_ASKED: "a call of a thread without a shadow stack is traced",
     **graph_checks.MISTAKES,
     "duration-not-measured": "the printed time is not the time between the call and its return",
 }

@@ -18,7 +18,8 @@ from grading.checks.checks import (all_of, first_of, lives, named, right_argumen
                                    within)
 from grading.checks.console_checks import lives_and_traces, nested_as_expected
 from grading.checks.entry import handler_arguments
-from grading.checks.frames import frames_kept, patched_if_wanted, room_given_back
+from grading.checks.frames import (NOT_ASKED, ended_without_stack, frames_kept,
+                                   patched_if_wanted, room_given_back)
 from grading.evidence.evidence import Evidence, HandUser, Phase, between, during, once
 from grading.evidence.finding import Finding
 from grading.checks.graph_checks import (at_rest, at_return, comes_home, depth, durations,
@@ -370,8 +371,10 @@ def _last_forgotten(evidence: Evidence, finding: Finding) -> str:
 
 
 def ended(evidence: Evidence) -> str:
-    """The mistake of a boot that ended early, from its last exception: the filter or handler of an
-    unregistered user was used."""
+    """The mistake of a boot that ended early: a thread had no shadow stack; or, from the last
+    exception, the filter or handler of an unregistered user was used."""
+    if slug := ended_without_stack(evidence):
+        return slug
     fault = faults.last(evidence) if evidence.verdict == Verdict.PANIC and evidence.truth.hits[
         "end of unregister_ftrace_graph"] else None
     if not fault:
@@ -386,6 +389,7 @@ def ended(evidence: Evidence) -> str:
 
 MISTAKES = {
     **graph_checks.MISTAKES,
+    NOT_ASKED: "a call of a thread without a shadow stack is traced",
     "slot-not-cleared": "the slot of an unregistered user still points to it",
     "last-slot-forgotten": "the search of the slots ends before the last user",
     "return-handlers-in-entry-order": "return handlers run in the order of the entry handlers",
