@@ -181,6 +181,23 @@ class Insns(HandMadeBoot):
                 self.right(found) if right else self.wrong("break_hook->insn was asked", found)
 
 
+class Stale(HandMadeBoot):
+    def judged(self, *said: tuple[int, ...]) -> Finding | None:
+        self.log = []
+        for words in said:
+            self.said(*words)
+        found: Finding | None = checks.stale(self.evidence("arm64", "stale"))
+        return found
+
+    def test_the_word_at_pc_decides_whose_breakpoint_it_is(self) -> None:
+        right = (probes.STALE, 1, 0), (probes.NOBODYS, 0)
+        self.right(self.judged(*right))
+        self.wrong("it returned false", self.judged((probes.STALE, 0, 0), right[1]),
+                   "found-nothing-dies")
+        self.wrong("belongs to no probe, and returned true",
+                   self.judged(right[0], (probes.NOBODYS, 1)), "nobodys-breakpoint-taken")
+
+
 class Nested(HandMadeBoot):
     def way(self, number: int, arch: str, ran: tuple[int, int] = (2, 2),
             missed: tuple[int, ...] = (0, 1), copies: int = 3, breaks: int = 3) -> None:

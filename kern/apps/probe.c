@@ -10,7 +10,8 @@
  *	probe nested		a handler, a tracer's callback and an interrupt in it reach a probed
  *				instruction
  *	probe traps		interrupts and faults in a slot
- *	probe stale		a breakpoint that was removed after a CPU had hit it
+ *	probe stale		a breakpoint that was removed after a CPU had hit it, and one that is
+ *				no probe's
  *	probe returns SEED	kretprobes: values, callers, too many calls, calls that are not
  *				wanted
  *	probe patches		live patches, in either order
@@ -75,6 +76,7 @@ enum said {
 	 * a call that was in progress while a patch changed: the number of the change, the result
 	 */
 	SAID_LONG,
+	SAID_NOBODYS, /* a breakpoint that is no probe's: break_hook->hit()'s result */
 };
 WATCHED notrace void probe_said(enum said what, unsigned long x, unsigned long y)
 {
@@ -503,9 +505,13 @@ static int traps(void)
 #define BREAK_CAUSE .esr = 0xf2000000 | BREAK_NUMBER
 #endif
 
-/* Call hit() as if this CPU had taken the exception just before the breakpoint was removed. */
+/*
+ * Call hit() as if this CPU had taken the exception just before the breakpoint was removed; and for
+ * a breakpoint that is no probe's.
+ */
 static int stale(void)
 {
+	static const u32 nobodys = INSN_BREAK;
 	unsigned long at = (unsigned long)probe_steps_first;
 	struct trap_frame frame = {BREAK_CAUSE, .pc = at};
 	int err = begin(0, at, false);
@@ -516,6 +522,9 @@ static int stale(void)
 		return err;
 	known = break_hook->hit(&frame, 1);
 	probe_said(SAID_STALE, known, frame.pc - at);
+	frame.pc = (unsigned long)&nobodys;
+	known = break_hook->hit(&frame, 1);
+	probe_said(SAID_NOBODYS, known, 0);
 	return 0;
 }
 

@@ -335,7 +335,7 @@ def came_and_went(evidence: Evidence) -> Finding | None:
 
 def stale(evidence: Evidence) -> Finding | None:
     """If a breakpoint has been removed when its exception is handled, the instruction is executed.
-    """
+    A breakpoint that is no probe's is left to the kernel."""
     for r in probes.said(evidence.kernel, hits(evidence, "stale"), probes.STALE):
         if r.v[1:3] != (1, 0):
             return Finding(
@@ -344,6 +344,13 @@ def stale(evidence: Evidence) -> Finding | None:
                 f"must return true and leave pc alone; it returned {'true' if r.v[1] else 'false'} "
                 f"and moved pc by {probes.signed(r.v[2])}",
                 seq=r.seq, mistake="found-nothing-dies")
+    for r in probes.said(evidence.kernel, hits(evidence, "stale"), probes.NOBODYS):
+        if r.v[1]:
+            return Finding(
+                "break_hook->hit was called for a breakpoint that belongs to no probe, and "
+                "returned true. It must return false: then the kernel panics; otherwise the CPU "
+                "executes the breakpoint again and again",
+                seq=r.seq, mistake="nobodys-breakpoint-taken")
     return None
 
 
@@ -974,6 +981,7 @@ MISTAKES = {
     "jump-with-a-post-handler": "the slot jumps back although a probe has a post handler",
     "slot-freed-at-once": "a slot is freed while a CPU may be in it",
     "found-nothing-dies": "a hit of a breakpoint that was removed meanwhile ends in a panic",
+    "nobodys-breakpoint-taken": "a breakpoint that belongs to no probe is taken for a probe's",
     "fault-taken-for-a-breakpoint": "a fault in a slot is taken for the breakpoint after the copy",
     "handlers-nest": "a probe that is hit in a handler calls handlers again",
     "missed-not-counted": "a probe that is hit in a handler is not counted in nmissed",
@@ -995,6 +1003,9 @@ CAME = seen_once("store of a breakpoint while probes were registered and unregis
                  lambda e: len(_came(e)), 20)
 STALE = seen_once("hit of a breakpoint that was removed meanwhile",
                   lambda e: len(list(probes.said(e.kernel, hits(e, "stale"), probes.STALE))))
+NOBODYS = seen_once(
+    "breakpoint that is no probe's",
+    lambda e: len(list(probes.said(e.kernel, hits(e, "stale"), probes.NOBODYS))))
 GIVEN_BACK = seen_once(
     "slot that was freed", lambda e: sum(
         e.kernel.symbol("kprobe_slot_owner") <= w.v[0] < e.kernel.symbol("kprobe_slot_owner") + 8 *
@@ -1080,7 +1091,7 @@ CONSOLE = {
 SEEN = {
     "hit": (HITS,),
     "life": (POWERED_OFF, ran(0, 4)),
-    "off": (TEXT_AT_BOOT, TEXT_AT_END, STALE, GIVEN_BACK, STAYED, FREED),
+    "off": (TEXT_AT_BOOT, TEXT_AT_END, STALE, NOBODYS, GIVEN_BACK, STAYED, FREED),
     "out of line": (STEPPED, TRAPPED, INSNS, MOVED),
     "emulated": (STEPPED, MOVED_EMULATED),
     "after": (STEPPED, POSTED),
