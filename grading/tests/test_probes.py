@@ -212,6 +212,14 @@ class Nested(HandMadeBoot):
         for count in missed:
             self.said(probes.COUNTS, 2, count)
 
+    def test_the_bits_of_other_contexts_stay(self) -> None:
+        for after, mistake in ((1, ""), (0, "context-forgotten"), (5, "")):
+            self.log = []
+            self.said(probes.CONTEXT, 1, after)
+            found = checks.nested(self.evidence("arm64", "nested"))
+            self.right(found) if after == 1 else self.wrong(f"recursion was {after:#x}", found,
+                                                            mistake)
+
     def test_each_way_has_two_runs_and_a_missed_hit(self) -> None:
         for arch in ARCHES:
             ways = [(0, (0, 1)), (1, (0, 1)), (2, (1,)), (3, (0, 1))]

@@ -77,6 +77,8 @@ enum said {
 	 */
 	SAID_LONG,
 	SAID_NOBODYS, /* a breakpoint that is no probe's: break_hook->hit()'s result */
+	/* a tracer's callback: cpu->recursion before and after an interrupt that hit a probe */
+	SAID_CONTEXT,
 };
 WATCHED notrace void probe_said(enum said what, unsigned long x, unsigned long y)
 {
@@ -356,12 +358,15 @@ static notrace void call_inner(void *unused)
 	probe_inner(1);
 }
 
-/* The callback of a tracer, in a thread: it calls probe_inner, and an interrupt does. */
+/* The callback of a tracer, in a thread: an interrupt calls probe_inner, and then it does. */
 static notrace void reach_inner_twice(unsigned long ip, unsigned long parent_ip,
 				      struct ftrace_ops *op, struct ftrace_regs *regs)
 {
-	probe_inner(1);
+	u64 recursion = this_cpu()->recursion;
+
 	smp_call(this_cpu()->index, call_inner, NULL);
+	probe_said(SAID_CONTEXT, recursion, this_cpu()->recursion);
+	probe_inner(1);
 }
 
 static long probe_value(long x);

@@ -614,7 +614,15 @@ NESTING = (
 
 def nested(evidence: Evidence) -> Finding | None:
     """probe_inner is called three times, once of them within another hit. There are several ways to
-    such a hit."""
+    such a hit. A hit leaves the bits of the interrupted contexts as they were."""
+    for r in probes.said(evidence.kernel, hits(evidence, "nested"), probes.CONTEXT):
+        if r.v[1] != r.v[2]:
+            return Finding(
+                f"a tracer's callback ran with cpu->recursion {r.v[1]:#x}, and an interrupt hit a "
+                f"probe; afterwards recursion was {r.v[2]:#x}. After the handlers only "
+                "EXCEPTION_BIT may be cleared: a probe that the callback hits later must still be "
+                "missed",
+                seq=r.seq, mistake="context-forgotten" if r.v[1] & ~r.v[2] else "")
     marks = list(probes.said(evidence.kernel, hits(evidence, "nested"), probes.NESTED))
     ends = [*(r.seq for r in marks[1:]), evidence.parts.get("nested", (0, 0))[1]]
     return next(
@@ -983,6 +991,7 @@ MISTAKES = {
     "found-nothing-dies": "a hit of a breakpoint that was removed meanwhile ends in a panic",
     "nobodys-breakpoint-taken": "a breakpoint that belongs to no probe is taken for a probe's",
     "fault-taken-for-a-breakpoint": "a fault in a slot is taken for the breakpoint after the copy",
+    "context-forgotten": "after the handlers the bits of other contexts are cleared, too",
     "handlers-nest": "a probe that is hit in a handler calls handlers again",
     "missed-not-counted": "a probe that is hit in a handler is not counted in nmissed",
     "active-not-given-back": "maxactive is used up by calls whose entry handler said no, or whose "
@@ -1026,6 +1035,8 @@ INSNS = seen_once("call of break_hook->insn",
 NESTED = seen_once("attempt of a hit within a hit",
                    lambda e: len(list(probes.said(e.kernel, hits(e, "nested"), probes.NESTED))),
                    len(NESTING))
+KEPT = seen_once("interrupt of a tracer's callback that hit a probe",
+                 lambda e: len(list(probes.said(e.kernel, hits(e, "nested"), probes.CONTEXT))))
 IN_PROGRESS = seen_once("call in progress while a live patch changed",
                         lambda e: len(list(probes.said(e.kernel, hits(e, "patches"), probes.LONG))),
                         len(LONG))
@@ -1097,7 +1108,7 @@ SEEN = {
     "after": (STEPPED, POSTED),
     "one CPU": (_probed_calls(ALL), _probed_calls(GOING)),
     "four CPUs": (_probed_calls(ALL), _probed_calls(GOING), CAME),
-    "nested": (NESTED,),
+    "nested": (NESTED, KEPT),
     "returns": (RETURNED, RETURNS_REFUSED),
     "patched": (PATCHES, SWITCHED, IN_PROGRESS, PATCHES_REFUSED),
     "schedules": (PLAYED,),
