@@ -284,6 +284,41 @@ class KretprobeReturns(HandMadeBoot):
         self.wrong("must find the values 0x7, 0xa", self.judged(("exit", 7), ("handler", 7)))
 
 
+class Counts(HandMadeBoot):
+    COUNTS = (probes.COUNTERS, 0x3000, 0x3008), (probes.COUNTERS, 0x4000, 0x4008)
+
+    def judged(self, arch: str, said: list[int | None], at: int, atomic: bool) -> Finding | None:
+        """`said`: kretprobes are registered, by number, and unregistered (-1); None: a store."""
+        self.log = []
+        e = self.evidence(arch, "returns")
+        word = {"riscv64": (0x00B52023, 0x00B5202F), "arm64": (0xB9000020, 0x88087D49)}[arch]
+        text = bytearray(e.kernel.loaded[0][1])
+        text[:4] = word[atomic].to_bytes(4, "little")
+        e.kernel.loaded = [(TEXT, bytes(text))]
+        for n, what in enumerate(said):
+            if what is None:
+                e.truth.writes.append(
+                    Record(n, Kind.WRITE, 0, 0, 0, 4, 0, 7, TEXT, 0, (at, 1, 0, 0), ()))
+                self.hit(0)
+            else:
+                self.said(*self.COUNTS[what] if what >= 0 else (probes.KRETPROBE, 0, 0))
+        e.parts["returns"] = 0, len(self.log)
+        found: Finding | None = checks.counts_atomically(e)
+        return found
+
+    def test_each_change_is_atomic(self) -> None:
+        for arch in ARCHES:
+            for at, name in ((0x3000, "active"), (0x3008, "nmissed")):
+                self.right(self.judged(arch, [0, None, -1], at, True))
+                self.wrong(f"stored into {name}", self.judged(arch, [0, None, -1], at, False),
+                           "count-not-atomic")
+            self.right(self.judged(arch, [None, 0, -1, None], 0x3000, False))  # not registered
+            self.right(self.judged(arch, [0, 1, -1, None, -1], 0x4000, False))
+            self.wrong("stored into active", self.judged(arch, [0, 1, -1, None, -1], 0x3000, False),
+                       "count-not-atomic")
+            self.right(self.judged(arch, [0, None, -1], 0x3010, False))  # another word
+
+
 class Instances(HandMadeBoot):
     def judged(self, part: checks.Part,  # type: ignore[name-defined]
                *said: tuple[int, int]) -> Finding | None:

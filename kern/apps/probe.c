@@ -79,6 +79,11 @@ enum said {
 	SAID_NOBODYS, /* a breakpoint that is no probe's: break_hook->hit()'s result */
 	/* a tracer's callback: cpu->recursion before and after an interrupt that hit a probe */
 	SAID_CONTEXT,
+	/*
+	 * a kretprobe was registered: the addresses of its active and nmissed; until its
+	 * SAID_KRETPROBE only its calls change them
+	 */
+	SAID_COUNTERS,
 };
 WATCHED notrace void probe_said(enum said what, unsigned long x, unsigned long y)
 {
@@ -636,6 +641,8 @@ static notrace int returned(struct kretprobe_instance *ri, struct ftrace_regs *r
 
 static int rp_begin(struct kretprobe *rp, void *function, int maxactive, kretprobe_handler_t entry)
 {
+	int err;
+
 	*rp = (struct kretprobe){.kp.addr = (unsigned long)function,
 				 .handler = returned,
 				 .entry_handler = entry,
@@ -645,7 +652,10 @@ static int rp_begin(struct kretprobe *rp, void *function, int maxactive, kretpro
 				 .nmissed = 7};
 	if (!function)
 		rp->kp.symbol_name = "schedule";
-	return register_kretprobe(rp);
+	err = register_kretprobe(rp);
+	if (!err)
+		probe_said(SAID_COUNTERS, (unsigned long)&rp->active, (unsigned long)&rp->nmissed);
+	return err;
 }
 
 static void rp_end(struct kretprobe *rp)

@@ -18,7 +18,7 @@ from grading.checks.seen import (POWERED_OFF, TEXT_AT_BOOT, TEXT_AT_END, Amount,
                                  seen_once, ran)
 from grading.evidence.evidence import Evidence, between, once
 from grading.evidence.finding import Finding
-from grading.machine.observer import Record
+from grading.machine.observer import Kind, Record
 from grading.session.line_parts import ProbeLineSession
 from grading.session.probe_session import STAYS, ProbeSession
 from grading.stimulus.schedules import Change
@@ -814,6 +814,40 @@ def _callers(evidence: Evidence, part: Part, mine: list[Record]) -> Finding | No
     return None
 
 
+@once
+def _changes(evidence: Evidence) -> list[tuple[Record, str]]:
+    """The stores into counts of kretprobes that are registered, with the count's name. Of two
+    kretprobes, the one that was registered last is unregistered first."""
+    log, counts = hits(evidence, "returns"), list[tuple[int, int]]()
+    marks = [r for what in (probes.COUNTERS, probes.KRETPROBE)
+             for r in probes.said(evidence.kernel, log, what)]
+    found = list[tuple[Record, str]]()
+    for r in sorted([*marks, *between(evidence.truth.writes, *evidence.parts["returns"])]):
+        if r.kind == Kind.WRITE:
+            found += [(r, name) for pair in counts
+                      for at, name in zip(pair, ("active", "nmissed"))
+                      if r.v[0] <= at < r.v[0] + r.size]
+        elif r.v[0] == probes.COUNTERS:
+            counts.append(r.v[1:3])
+        else:
+            del counts[-1:]
+    return found
+
+
+def counts_atomically(evidence: Evidence) -> Finding | None:
+    """Calls on all CPUs change the counts of a kretprobe, so each change is one atomic instruction,
+    or an exclusive pair."""
+    for r, name in _changes(evidence):
+        word = evidence.kernel.word(r.addr)
+        if not evidence.isa.is_atomic(word):
+            return Finding(
+                f"{evidence.kernel.name_at(r.addr)} ({evidence.kernel.disassemble(r.addr)}) "
+                f"stored into {name} of a kretprobe. If two CPUs do so at the same time, one of "
+                "the two changes is lost: each change must be atomic",
+                seq=r.seq, mistake="count-not-atomic")
+    return None
+
+
 # What is not allowed, in the order of enum refused; the error.
 REFUSED = (("a kretprobe without a handler",
             errno.EINVAL), ("a kretprobe without a function",
@@ -996,6 +1030,7 @@ MISTAKES = {
     "missed-not-counted": "a probe that is hit in a handler is not counted in nmissed",
     "active-not-given-back": "maxactive is used up by calls whose entry handler said no, or whose "
                              "thread has exited",
+    "count-not-atomic": "a change of active or nmissed can be lost, because it is not atomic",
     "parent-of-the-handler": "a kretprobe's ret_addr is return_to_handler",
     "patch-switched-piecewise": "the functions of a patch change one after the other, and not at "
                                 "once",
@@ -1043,6 +1078,7 @@ IN_PROGRESS = seen_once("call in progress while a live patch changed",
 RETURNED = seen_once("return with a kretprobe",
                      lambda e: len(list(probes.said(e.kernel, hits(e, "returns"), probes.RETURN))),
                      15)
+CHANGED = seen_once("change of a kretprobe's counts", lambda e: len(_changes(e)), 40)
 RETURNS_REFUSED = seen_once(
     "kretprobe that must be refused",
     lambda e: len(list(probes.said(e.kernel, hits(e, "returns"), probes.REFUSED))), 6)
@@ -1089,7 +1125,7 @@ CHECKS = {
     "one CPU": lambda e: counted(e, ALL) or counted(e, GOING),
     "four CPUs": lambda e: counted(e, ALL) or counted(e, GOING) or came_and_went(e),
     "nested": nested,
-    "returns": all_of(returns, refused_in("returns")),
+    "returns": all_of(returns, counts_atomically, refused_in("returns")),
     "patched": all_of(patched, all_at_once, waited_for, in_progress, refused_in("patches")),
     "schedules": all_of(as_linked, probes_under_schedules, patches_under_schedules),
 }
@@ -1109,7 +1145,7 @@ SEEN = {
     "one CPU": (_probed_calls(ALL), _probed_calls(GOING)),
     "four CPUs": (_probed_calls(ALL), _probed_calls(GOING), CAME),
     "nested": (NESTED, KEPT),
-    "returns": (RETURNED, RETURNS_REFUSED),
+    "returns": (RETURNED, CHANGED, RETURNS_REFUSED),
     "patched": (PATCHES, SWITCHED, IN_PROGRESS, PATCHES_REFUSED),
     "schedules": (PLAYED,),
 }
