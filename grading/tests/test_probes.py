@@ -416,6 +416,44 @@ class Slots(HandMadeBoot):
         self.wrong("its memory was not freed", self.freed(True, "unlink grace end"))
 
 
+class AfterErrors(HandMadeBoot):
+    """What must stay as it was after an error."""
+
+    def overwritten(self, arch: str, *log: str) -> Finding | None:
+        """A breakpoint is written, or a probe is unregistered whose point stays or is freed."""
+        self.log = []
+        e, free = self.evidence(arch, "overwritten"), AT[probes.FREES]
+        for what in log:
+            if what == "written":
+                e.truth.stores.append(
+                    Record(len(self.log), Kind.STORE, 0, 0, 0, 4, 0, 7, 0, 0,
+                           (AT["probe_steps"] + 8 - TEXT, ISAS[arch].brk, 0, 0), ()))
+                self.hit(0)
+            else:
+                self.hit(free, 0x3000, what == "freed")
+                self.hit(free + SIZE - 4)
+        e.parts["overwritten"] = 0, len(self.log)
+        found: Finding | None = checks.armed_after_errors(e)
+        return found
+
+    def test_a_point_is_as_armed_as_before(self) -> None:
+        for arch in ARCHES:
+            self.right(self.overwritten(arch, "written", "stays", "freed"))
+            self.wrong("no breakpoint was written", self.overwritten(arch, "stays", "freed"),
+                       "armed-after-an-error")
+            self.wrong("and was freed", self.overwritten(arch, "written", "freed"),
+                       "armed-after-an-error")
+
+    def test_the_table_of_patches_is_as_before(self) -> None:
+        for left in (0, 1):
+            self.log = []
+            self.said(probes.LEFT, 6, left)
+            found = checks.nothing_left(self.evidence("arm64", "patches"))
+            self.wrong("a live patch of a function that does not exist was refused with -ENOENT, "
+                       "and its entries are still in the table", found,
+                       "entries-left") if left else self.right(found)
+
+
 class InProgress(HandMadeBoot):
     def test_a_call_ends_where_it_began(self) -> None:
         for results, words in (((11, 12), ""), ((12, 12),

@@ -19,7 +19,8 @@ SLOTS = 256
 BEFORE, AFTER, SAID = "probe_before", "probe_after", "probe_said"
 # enum said
 (CALL, RESULT, COUNTS, STALE, RETURN, KRETPROBE, PATCH, REFUSED, NESTED, TRAP, TRAPPED, INSN,
- INSTANCE, MASKED, LONG, NOBODYS, CONTEXT, COUNTERS) = range(18)
+ INSTANCE, MASKED, LONG, NOBODYS, CONTEXT, COUNTERS,
+ LEFT) = range(19)
 SECOND_WORD, FIRST_WORD, FAULT, NO_TRAP, PLAIN_FAULT = range(5)  # enum trap
 PRE, POST, TWO = range(3)  # enum how
 STEPS = "probe_steps_first", "probe_steps_end"

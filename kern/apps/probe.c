@@ -2,8 +2,10 @@
  * probe: makes probes, live patches, and calls of these functions, for grading.
  *
  *	probe steps SEED	each instruction of probe_steps is probed in turn, then all of them
- *	probe at N ADDR [post]	probe N, at an instruction of any function (NAME+OFFSET, too); with
- *				a post handler
+ *	probe at N ADDR [post|disabled]
+ *				probe N, at an instruction of any function (NAME+OFFSET, too); with
+ *				a post handler, or disabled
+ *	probe on N		enable it; an error is not told
  *	probe off N		unregister it
  *	probe turns N M		unregister and register probes N to M - 1, several times
  *	probe moves		a pre handler changes pc, at each instruction of probe_steps
@@ -84,6 +86,7 @@ enum said {
 	 * SAID_KRETPROBE only its calls change them
 	 */
 	SAID_COUNTERS,
+	SAID_LEFT, /* a live patch was refused: which, as SAID_REFUSED; klp_within(its functions) */
 };
 WATCHED notrace void probe_said(enum said what, unsigned long x, unsigned long y)
 {
@@ -125,21 +128,23 @@ static notrace void after(struct kprobe *p, struct kprobe_regs *regs)
 		reach_inner();
 }
 
-static int begin_in(unsigned number, const char *name, unsigned long addr, bool post)
+static int begin_in(unsigned number, const char *name, unsigned long addr, bool post, u32 flags)
 {
 	struct numbered *n = &probes[number];
 
 	if (n->kp.point)
 		return -EEXIST;
-	*n = (struct numbered){
-		{.symbol_name = name, .pre_handler = before, .post_handler = post ? after : NULL}};
+	*n = (struct numbered){{.symbol_name = name,
+				.pre_handler = before,
+				.post_handler = post ? after : NULL,
+				.flags = flags}};
 	*(name ? &n->kp.offset : &n->kp.addr) = addr;
 	return register_kprobe(&n->kp);
 }
 
 static int begin(unsigned number, unsigned long addr, bool post)
 {
-	return begin_in(number, NULL, addr, post);
+	return begin_in(number, NULL, addr, post, 0);
 }
 
 static void end(unsigned number)
@@ -544,13 +549,15 @@ static int is_number(const char *s)
 }
 
 /* NAME+OFFSET, or an address. */
-static int begin_at(unsigned number, char *where, bool post)
+static int begin_at(unsigned number, char *where, const char *how)
 {
+	u32 flags = strcmp(how, "disabled") ? 0 : KPROBE_FLAG_DISABLED;
 	char *plus = strchr(where, '+');
 
 	if (plus)
 		*plus++ = '\0';
-	return begin_in(number, plus ? where : NULL, strtoull(plus ?: where, NULL, 0), post);
+	return begin_in(number, plus ? where : NULL, strtoull(plus ?: where, NULL, 0),
+			!strcmp(how, "post"), flags);
 }
 
 static int returns(unsigned long seed);
@@ -564,7 +571,9 @@ static int run(int argc, char **argv)
 	if (argc == 3 && !strcmp(argv[1], "steps"))
 		return steps(x);
 	if (argc >= 4 && !strcmp(argv[1], "at") && x < PROBES)
-		return begin_at(x, argv[3], argc > 4);
+		return begin_at(x, argv[3], argc > 4 ? argv[4] : "");
+	if (argc == 3 && !strcmp(argv[1], "on") && x < PROBES)
+		return enable_kprobe(&probes[x].kp), 0;
 	if (argc == 3 && !strcmp(argv[1], "off") && x < PROBES)
 		return end(x), 0;
 	if (argc == 4 && !strcmp(argv[1], "turns"))
@@ -906,14 +915,27 @@ static int in_progress(void)
 	return err;
 }
 
-static void refuse_patch(enum refused what, struct klp_func *funcs)
+/* An error, and @count functions are not in the table. Return: they are. */
+static bool was_refused(enum refused what, int err, const struct klp_func *funcs, size_t count)
 {
-	struct klp_patch wrong = {funcs};
-	int err = klp_enable_patch(&wrong);
+	bool left = err && count &&
+		    klp_within((unsigned long)funcs, (unsigned long)(funcs + count));
 
 	probe_said(SAID_REFUSED, what, err);
+	probe_said(SAID_LEFT, what, left);
+	return left;
+}
+
+static bool refuse_patch(enum refused what, struct klp_func *funcs, size_t count)
+{
+	static struct klp_patch wrong;
+	int err;
+
+	wrong = (struct klp_patch){funcs};
+	err = klp_enable_patch(&wrong);
 	if (!err)
 		klp_disable_patch(&wrong);
+	return was_refused(what, err, funcs, count);
 }
 
 static notrace bool changes_nothing(struct kprobe *p, struct kprobe_regs *regs)
@@ -921,7 +943,8 @@ static notrace bool changes_nothing(struct kprobe *p, struct kprobe_regs *regs)
 	return false;
 }
 
-static void refused_patches(void)
+/* Return: each left the table as it was. If not, a change of the table may never end. */
+static bool refused_patches(void)
 {
 	static struct kprobe taken;
 	static struct klp_func unknown[] = {{.old_name = "probe_one", .new_func = probe_new_one},
@@ -929,29 +952,32 @@ static void refused_patches(void)
 					     .new_func = probe_new_two},
 					    {}},
 			       none[] = {{}};
+	bool left;
 
-	refuse_patch(NO_OLD_FUNCTION, unknown);
-	refuse_patch(NO_FUNCTIONS, none);
-	refuse_patch(NO_LIST, NULL);
+	if (refuse_patch(NO_OLD_FUNCTION, unknown, ARRAY_SIZE(unknown)) ||
+	    refuse_patch(NO_FUNCTIONS, none, ARRAY_SIZE(none)) || refuse_patch(NO_LIST, NULL, 0))
+		return false;
 	probe_said(SAID_REFUSED, NOT_ENABLED, klp_disable_patch(&older));
 	taken = (struct kprobe){.symbol_name = "probe_two",
 				.pre_handler = changes_nothing,
 				.flags = KPROBE_FLAG_IPMODIFY};
 	if (register_kprobe(&taken))
-		return;
-	probe_said(SAID_REFUSED, PC_IS_TAKEN, klp_enable_patch(&older));
+		return true;
+	left = was_refused(PC_IS_TAKEN, klp_enable_patch(&older), both, ARRAY_SIZE(both));
 	unregister_kprobe(&taken);
-	if (klp_enable_patch(&older))
-		return;
+	if (left || klp_enable_patch(&older))
+		return !left;
 	probe_said(SAID_REFUSED, ENABLED_TWICE, klp_enable_patch(&older));
 	klp_disable_patch(&older);
+	return true;
 }
 
 static int patches(void)
 {
 	int err;
 
-	refused_patches();
+	if (!refused_patches())
+		return 0;
 	err = step(0, 0) ?: step(1, klp_enable_patch(&older)) ?:
 	      step(2, klp_enable_patch(&newer)) ?: step(3, klp_disable_patch(&older)) ?:
 	      step(4, klp_disable_patch(&newer)) ?:

@@ -463,6 +463,31 @@ def freed_in_time(evidence: Evidence) -> Finding | None:
     return None
 
 
+def armed_after_errors(evidence: Evidence) -> Finding | None:
+    """If kprobe_write refuses, the point is as armed as it was before."""
+    first, last = evidence.parts.get("overwritten", (0, 0))
+    at, brk = probes.steps(evidence.kernel).start, evidence.isa.brk
+    frees = [begin for begin, _ in _frees(evidence) if first <= begin.seq < last]
+    if not frees:
+        return None
+    written = any(evidence.kernel.text[0] + r.v[0] == at and r.v[1] == brk
+                  for r in between(evidence.truth.stores, first, frees[0].seq))
+    if not written:
+        return Finding(
+            "a disabled probe was enabled twice. The first time another word was in the place of "
+            "its instruction, so kprobe_write returned an error. The second time the instruction "
+            "was there again, and no breakpoint was written: after an error pt->armed must stay as "
+            "it was",
+            seq=frees[0].seq, mistake="armed-after-an-error")
+    if frees[0].v[1] & 0xFF:
+        return Finding(
+            "a probe was unregistered while another word was in the place of its breakpoint, so "
+            "kprobe_write returned an error. Then the point counted as not armed, and was freed: "
+            "after an error pt->armed must stay as it was",
+            seq=frees[0].seq, mistake="armed-after-an-error")
+    return None
+
+
 # ---- traps ------------------------------------------------------------------------------------
 
 TRAPS = {
@@ -988,6 +1013,18 @@ def in_progress(evidence: Evidence) -> Finding | None:
     return None
 
 
+def nothing_left(evidence: Evidence) -> Finding | None:
+    """A live patch that is refused leaves no entry in the table."""
+    for r in probes.said(evidence.kernel, hits(evidence, "patches"), probes.LEFT):
+        if r.v[2]:
+            what, error = REFUSED[r.v[1]]
+            return Finding(
+                f"{what} was refused with -{errno.errorcode[error]}, and its entries are still in "
+                "the table: an error must change nothing",
+                seq=r.seq, mistake="entries-left")
+    return None
+
+
 # ---- off ---------------------------------------------------------------------------------
 
 def as_before(evidence: Evidence) -> Finding | None:
@@ -1021,6 +1058,8 @@ MISTAKES = {
     "skipped": "the instruction is not executed at all",
     "pc-of-the-slot": "the post handler sees the slot's address",
     "jump-with-a-post-handler": "the slot jumps back although a probe has a post handler",
+    "armed-after-an-error": "a point's state changes although its breakpoint was not written",
+    "entries-left": "a live patch that is refused leaves entries in the table",
     "slot-freed-at-once": "a slot is freed while a CPU may be in it",
     "found-nothing-dies": "a hit of a breakpoint that was removed meanwhile ends in a panic",
     "nobodys-breakpoint-taken": "a breakpoint that belongs to no probe is taken for a probe's",
@@ -1050,6 +1089,9 @@ STALE = seen_once("hit of a breakpoint that was removed meanwhile",
 NOBODYS = seen_once(
     "breakpoint that is no probe's",
     lambda e: len(list(probes.said(e.kernel, hits(e, "stale"), probes.NOBODYS))))
+OVERWRITTEN = seen_once(
+    "probe whose breakpoint was overwritten", lambda e: sum(
+        begin.seq in range(*e.parts.get("overwritten", (0, 0))) for begin, _ in _frees(e)))
 GIVEN_BACK = seen_once(
     "slot that was freed", lambda e: sum(
         e.kernel.symbol("kprobe_slot_owner") <= w.v[0] < e.kernel.symbol("kprobe_slot_owner") + 8 *
@@ -1085,6 +1127,9 @@ RETURNS_REFUSED = seen_once(
 PATCHES_REFUSED = seen_once(
     "live patch that must be refused",
     lambda e: len(list(probes.said(e.kernel, hits(e, "patches"), probes.REFUSED))), 6)
+PATCHES_LEFT = seen_once(
+    "live patch that was refused, and the table after it",
+    lambda e: len(list(probes.said(e.kernel, hits(e, "patches"), probes.LEFT))), 4)
 PATCHES = seen_once("call of a patched function", lambda e: len(_bodies(e)), 18)
 SWITCHED = seen_once(
     "call of a live patch's function by another thread while it was enabled",
@@ -1118,7 +1163,8 @@ SCHEDULES = (
 CHECKS = {
     "hit": all_of(_of_rung(HIT), refused),
     "life": all_of(lives, right_result),
-    "off": all_of(rest_at_boot, as_before, stale, slot_kept, freed_in_time),
+    "off": all_of(rest_at_boot, nothing_left, armed_after_errors, as_before, stale, slot_kept,
+                  freed_in_time),
     "out of line": all_of(_of_rung(OUT), slot_first, traps, insns, moved(False)),
     "emulated": all_of(_of_rung(EMULATED), moved(True)),
     "after": _of_rung(POST),
@@ -1126,7 +1172,7 @@ CHECKS = {
     "four CPUs": lambda e: counted(e, ALL) or counted(e, GOING) or came_and_went(e),
     "nested": nested,
     "returns": all_of(returns, counts_atomically, refused_in("returns")),
-    "patched": all_of(patched, all_at_once, waited_for, in_progress, refused_in("patches")),
+    "patched": all_of(nothing_left, patched, all_at_once, waited_for, in_progress, refused_in("patches")),
     "schedules": all_of(as_linked, probes_under_schedules, patches_under_schedules),
 }
 
@@ -1138,7 +1184,8 @@ CONSOLE = {
 SEEN = {
     "hit": (HITS,),
     "life": (POWERED_OFF, ran(0, 4)),
-    "off": (TEXT_AT_BOOT, TEXT_AT_END, STALE, NOBODYS, GIVEN_BACK, STAYED, FREED),
+    "off": (TEXT_AT_BOOT, TEXT_AT_END, STALE, NOBODYS, OVERWRITTEN, GIVEN_BACK, STAYED,
+            FREED),
     "out of line": (STEPPED, TRAPPED, INSNS, MOVED),
     "emulated": (STEPPED, MOVED_EMULATED),
     "after": (STEPPED, POSTED),
@@ -1146,6 +1193,6 @@ SEEN = {
     "four CPUs": (_probed_calls(ALL), _probed_calls(GOING), CAME),
     "nested": (NESTED, KEPT),
     "returns": (RETURNED, CHANGED, RETURNS_REFUSED),
-    "patched": (PATCHES, SWITCHED, IN_PROGRESS, PATCHES_REFUSED),
+    "patched": (PATCHES, SWITCHED, IN_PROGRESS, PATCHES_REFUSED, PATCHES_LEFT),
     "schedules": (PLAYED,),
 }
