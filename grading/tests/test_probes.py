@@ -384,6 +384,30 @@ class Slots(HandMadeBoot):
         self.wrong("no grace period had passed", self.given_back("back", "kfree"),
                    "slot-freed-at-once")
 
+    def released(self, part: str, *log: str) -> Finding | None:
+        self.log = []
+        e, free = self.evidence("arm64", part), AT[probes.FREES]
+        e.kernel.symbols["kprobe_slot_owner"] = 0x4000
+        for what in log:
+            self.hit(free, 0x3000, what != "stays")
+            if what == "slot":
+                e.truth.writes.append(
+                    Record(len(self.log), Kind.WRITE, 0, 0, 0, 8, 0, 7, 0, 0, (0x4008, 0, 0, 0),
+                           ()))
+                self.hit(0)
+            self.hit(free + SIZE - 4)
+        e.parts[part] = 0, len(self.log)
+        found: Finding | None = checks.released(e)
+        return found
+
+    def test_the_slot_of_a_point_that_is_freed_is_released(self) -> None:
+        self.right(self.released(checks.ALL, "slot", "stays", "slot"))
+        self.right(self.released("steps", "emulated"))
+        self.wrong("its slot was not released", self.released(checks.ALL, "slot", "freed"),
+                   "slot-not-released")
+        self.wrong("its slot was not released", self.released(checks.GOING, "freed", "slot"),
+                   "slot-not-released")
+
     def freed(self, unused: bool, words: str) -> Finding | None:
         """What kprobe_wait_and_free does, from its beginning to `end`."""
         self.log, at, point = [], AT[probes.FREES], 0x3000

@@ -463,6 +463,23 @@ def freed_in_time(evidence: Evidence) -> Finding | None:
     return None
 
 
+def released(evidence: Evidence) -> Finding | None:
+    """When a point on the workload is freed, its slot is released."""
+    frees, owners = _frees(evidence), evidence.kernel.symbol("kprobe_slot_owner")
+    ends = [*(begin.seq for begin, _ in frees[1:]), 1 << 62]
+    for (begin, end), following in zip(frees, ends):
+        there = any(first <= begin.seq < last
+                    for part, (first, last) in evidence.parts.items() if part in (ALL, GOING))
+        if there and begin.v[1] & 0xFF and not any(
+                owners <= w.v[0] < owners + 8 * probes.SLOTS and not w.v[1]
+                for w in between(evidence.truth.writes, begin.seq, following)):
+            return Finding(
+                "a point had no probe left and was freed, and its slot was not released "
+                f"(kprobe_slot_owner): after {probes.SLOTS} such points no probe can be registered",
+                seq=end.seq, mistake="slot-not-released")
+    return None
+
+
 def armed_after_errors(evidence: Evidence) -> Finding | None:
     """If kprobe_write refuses, the point is as armed as it was before."""
     first, last = evidence.parts.get("overwritten", (0, 0))
@@ -1060,6 +1077,7 @@ MISTAKES = {
     "jump-with-a-post-handler": "the slot jumps back although a probe has a post handler",
     "armed-after-an-error": "a point's state changes although its breakpoint was not written",
     "entries-left": "a live patch that is refused leaves entries in the table",
+    "slot-not-released": "a point is freed, and its slot still belongs to it",
     "slot-freed-at-once": "a slot is freed while a CPU may be in it",
     "found-nothing-dies": "a hit of a breakpoint that was removed meanwhile ends in a panic",
     "nobodys-breakpoint-taken": "a breakpoint that belongs to no probe is taken for a probe's",
@@ -1164,7 +1182,7 @@ CHECKS = {
     "hit": all_of(_of_rung(HIT), refused),
     "life": all_of(lives, right_result),
     "off": all_of(rest_at_boot, nothing_left, armed_after_errors, as_before, stale, slot_kept,
-                  freed_in_time),
+                  freed_in_time, released),
     "out of line": all_of(_of_rung(OUT), slot_first, traps, insns, moved(False)),
     "emulated": all_of(_of_rung(EMULATED), moved(True)),
     "after": _of_rung(POST),
