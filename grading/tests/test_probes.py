@@ -189,6 +189,20 @@ class Stale(HandMadeBoot):
         found: Finding | None = checks.stale(self.evidence("arm64", "stale"))
         return found
 
+    def ended(self, line: str, why: str = "") -> Finding | None:
+        e = self.evidence("arm64", "stale")
+        e.why, e.typed = why, [(0, line)]
+        found: Finding | None = checks.ended_there(e)
+        return found
+
+    def test_a_boot_that_ended_there_says_so(self) -> None:
+        self.wrong("it did not return: pass: load of an unmapped address",
+                   self.ended("probe stale", "load of an unmapped address"), "found-nothing-dies")
+        self.right(self.ended("probe stale"))
+        self.right(self.ended("probe patches", "load of an unmapped address"))
+        self.said(probes.STALE, 1, 0)  # it returned
+        self.right(self.ended("probe stale", "load of an unmapped address"))
+
     def test_the_word_at_pc_decides_whose_breakpoint_it_is(self) -> None:
         right = (probes.STALE, 1, 0), (probes.NOBODYS, 0)
         self.right(self.judged(*right))

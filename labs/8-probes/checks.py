@@ -333,17 +333,30 @@ def came_and_went(evidence: Evidence) -> Finding | None:
     return None
 
 
+def _no_point(did: str, seq: int | None) -> Finding:
+    return Finding(
+        "a CPU took a breakpoint, and before it could look for the point, the probe was "
+        "unregistered and the instruction was written back. Then break_hook->hit must return true "
+        f"and leave pc alone; {did}", seq=seq, mistake="found-nothing-dies")
+
+
+def ended_there(evidence: Evidence) -> Finding | None:
+    """A finding if the boot ended while break_hook->hit looked for a point that was removed."""
+    began, line = evidence.typed[-1] if evidence.typed else (0, "")
+    said = probes.said(evidence.kernel, between(evidence.truth.hits["step"], began, 1 << 62),
+                       probes.STALE)
+    if not evidence.why or line != "probe stale" or any(said):
+        return None
+    return _no_point(f"it did not return: {evidence.ending()}", None)
+
+
 def stale(evidence: Evidence) -> Finding | None:
     """If a breakpoint has been removed when its exception is handled, the instruction is executed.
     A breakpoint that is no probe's is left to the kernel."""
     for r in probes.said(evidence.kernel, hits(evidence, "stale"), probes.STALE):
         if r.v[1:3] != (1, 0):
-            return Finding(
-                "a CPU took a breakpoint, and before it could look for the point, the probe was "
-                "unregistered and the instruction was written back. Then break_hook->hit "
-                f"must return true and leave pc alone; it returned {'true' if r.v[1] else 'false'} "
-                f"and moved pc by {probes.signed(r.v[2])}",
-                seq=r.seq, mistake="found-nothing-dies")
+            return _no_point(f"it returned {'true' if r.v[1] else 'false'} and moved pc by "
+                             f"{probes.signed(r.v[2])}", r.seq)
     for r in probes.said(evidence.kernel, hits(evidence, "stale"), probes.NOBODYS):
         if r.v[1]:
             return Finding(
@@ -1179,7 +1192,7 @@ SCHEDULES = (
 )
 
 CHECKS = {
-    "hit": all_of(_of_rung(HIT), refused),
+    "hit": all_of(_of_rung(HIT), refused, ended_there),
     "life": all_of(lives, right_result),
     "off": all_of(rest_at_boot, nothing_left, armed_after_errors, as_before, stale, slot_kept,
                   freed_in_time, released),
