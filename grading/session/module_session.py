@@ -339,7 +339,8 @@ class ModuleSession(Session):
         if self._evidence.smp > 1:
             self._quiet(machine, f"echo '{' '.join(names)}' > set_ftrace_filter")
             self._quiet(machine, "echo function > current_tracer")
-            self._also_traced(machine, loaded, names.pop())
+            for old in (True, False):
+                self._also_traced(machine, loaded, names.pop(), old)
         for n, way in enumerate(ways[:len(names)]):
             if self._evidence.smp > 1:
                 rest = names[n + 1:]
@@ -361,16 +362,17 @@ class ModuleSession(Session):
         return lowest + rng.sample([(word, bit) for word in range(executed)
                                     for bit in range(1, 32)], count - executed)
 
-    def _also_traced(self, machine: Run, loaded: Loaded, name: str) -> None:
-        """A second tracer selects this function while the trampoline that its site calls leads
-        elsewhere. The trampoline that it will call is right."""
+    def _also_traced(self, machine: Run, loaded: Loaded, name: str, old: bool) -> None:
+        """A second tracer selects this function. Of the trampoline that its site calls and the
+        list's, which it will call, one leads elsewhere: the old one, or the new one."""
         module, isa = loaded.module, self._kernel.isa
         site = next(s for s in module.sites if s.function.name == f"{name} [{module.name}]")
         called = isa.jump(site.address, loaded.word(self._text_of(machine, module), site.address))
-        self._quiet(machine, f"mkdir {OTHER.rstrip('/')}")
+        if old:
+            self._quiet(machine, f"mkdir {OTHER.rstrip('/')}")
         self._quiet(machine, f"echo {name} > {OTHER}set_ftrace_filter")
         if called and module.is_trampoline(called[0]):
-            number = (called[0] - module.room) // TRAMPOLINE
+            number = (called[0] - module.room) // TRAMPOLINE if old else 0
             self._redirect(machine, loaded, range(number, number + 1), isa.aside(TRAMPOLINE),
                            "traced twice", f"echo function > {OTHER}current_tracer")
 

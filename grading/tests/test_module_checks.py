@@ -225,13 +225,16 @@ class Computed(HandMadeModule):
 class OtherWords(HandMadeModule):
     """The harness overwrote trampolines, or call sites."""
 
-    def redirected(self, e: Evidence, module: Module, way: Way, wanted: str) -> Redirected:
-        """Nothing was written, and it was reported."""
+    def redirected(self, e: Evidence, module: Module, way: Way, wanted: str,
+                   number: int) -> Redirected:
+        """This trampoline was overwritten. Nothing was written, and it was reported."""
         loaded = Loaded(module, True, module.text)
         words = {
-            module.trampoline(n) + 4 * i: w
-            for n in range(len(STUBS)) for i, w in enumerate(way(loaded.trampoline(module.text, n)))
+            module.trampoline(number) + 4 * i: w
+            for i, w in enumerate(way(loaded.trampoline(module.text, number)))
         }
+        if wanted != "traced":
+            words |= {s.address: self.call(e, module, s) for s in module.sites}
         text = patched(module, module.text, words)
         return Redirected(loaded, wanted, "ftrace: its trampoline at 0x1 must lead to", text, text,
                           e.kernel.rest_text(7))
@@ -241,21 +244,22 @@ class OtherWords(HandMadeModule):
             e, module = self.made(arch)
             self.assert_finding(lab7.followed(e), "the boot ended before")
             site, isa = module.sites[2], e.kernel.isa
-            for way, wanted, slug in ((isa.aside(TRAMPOLINE), "traced", "trampoline-not-followed"),
-                                      (isa.flipped(0, 0), "traced", "instructions-not-compared"),
-                                      (isa.aside(TRAMPOLINE), "no longer traced",
-                                       "old-trampoline-not-followed"),
-                                      (isa.aside(TRAMPOLINE), "traced twice",
-                                       "old-trampoline-not-followed")):
-                right = self.redirected(e, module, way, wanted)
+            for way, number, wanted, slug in (
+                (isa.aside(TRAMPOLINE), 0, "traced", "trampoline-not-followed"),
+                (isa.flipped(0, 0), 0, "traced", "instructions-not-compared"),
+                (isa.aside(TRAMPOLINE), 0, "no longer traced", "old-trampoline-not-followed"),
+                (isa.aside(TRAMPOLINE), 0, "traced twice", "old-trampoline-not-followed"),
+                (isa.aside(TRAMPOLINE), 1, "traced twice", "new-trampoline-not-followed")):
+                right = self.redirected(e, module, way, wanted, number)
                 for was, why, mistake in ((right, "", ""), (replace(right, after=b""),
                                                             "the boot ended before", ""),
                                           (replace(
                                               right, after=patched(
                                                   module, right.after,
-                                                  {site.address: self.call(e, module, site)})),
+                                                  {site.address: self.call(e, module, site, 1)})),
                                            f"pine_nap [pine] was to be {wanted}",
-                                           slug), (replace(right, after=module.text),
+                                           slug), (replace(right, after=patched(
+                                               module, right.after, {BASE + 8: 0})),
                                                    "other words of its text were written", ""),
                                           (replace(right, kernel=bytes(len(right.kernel))),
                                            "text was changed at wl_a", ""),

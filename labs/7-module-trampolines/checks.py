@@ -55,7 +55,7 @@ def _followed(evidence: Evidence, was: Redirected) -> Finding | None:
                     f"was        {before:08x}  {evidence.kernel.disassemble(site.address, before)}",
                     f"became     {after:08x}  {evidence.kernel.disassemble(site.address, after)}",
                     *_led(evidence, was)
-                ], mistake=_not_followed(evidence, was))
+                ], mistake=_not_followed(evidence, was, site.address))
     if was.before != was.after:
         return Finding(
             f"the trampolines of {module.name} led elsewhere, and other words of its text were "
@@ -83,12 +83,17 @@ def _overwritten(was: Redirected) -> int:
         if was.loaded.trampoline(was.before, n) != was.loaded.trampoline(was.loaded.rest, n))
 
 
-def _not_followed(evidence: Evidence, was: Redirected) -> str:
-    number = _overwritten(was)
-    if evidence.kernel.isa.trampoline(was.loaded.module.trampoline(number),
+def _not_followed(evidence: Evidence, was: Redirected, site: int) -> str:
+    number, module = _overwritten(was), was.loaded.module
+    if evidence.kernel.isa.trampoline(module.trampoline(number),
                                       was.loaded.trampoline(was.before, number)) is None:
         return "instructions-not-compared"
-    return "trampoline-not-followed" if was.wanted == "traced" else "old-trampoline-not-followed"
+    called = evidence.kernel.isa.jump(site, was.loaded.word(was.before, site))
+    if not called:
+        return "trampoline-not-followed"
+    old = (called[0] - module.room) // TRAMPOLINE
+    changed = was.loaded.trampoline(was.before, old) != was.loaded.trampoline(was.loaded.rest, old)
+    return "old-trampoline-not-followed" if changed else "new-trampoline-not-followed"
 
 
 def _led(evidence: Evidence, was: Redirected) -> list[str]:
@@ -417,6 +422,8 @@ MISTAKES = {
     "trampoline-not-followed": "the site is read, but the trampoline that it calls is not",
     "old-trampoline-not-followed": "only the trampoline that the site will call is followed, and "
     "not the one that it calls now",
+    "new-trampoline-not-followed": "only the trampoline that the site calls now is followed, and "
+    "not the one that it will call",
     "instructions-not-compared": "words that are not a trampoline's instructions are taken for a "
     "trampoline",
     "lock-not-held": "call sites are changed without ftrace_lock",
