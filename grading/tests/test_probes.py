@@ -302,7 +302,8 @@ class Counts(HandMadeBoot):
     COUNTS = (probes.COUNTERS, 0x3000, 0x3008), (probes.COUNTERS, 0x4000, 0x4008)
 
     def judged(self, arch: str, said: list[int | None], at: int, atomic: bool) -> Finding | None:
-        """`said`: kretprobes are registered, by number, and unregistered (-1); None: a store."""
+        """`said`: kretprobes are registered, by number, and unregistered (-1); None: a store;
+        -2: a load."""
         self.log = []
         e = self.evidence(arch, "returns")
         word = {"riscv64": (0x00B52023, 0x00B5202F), "arm64": (0xB9000020, 0x88087D49)}[arch]
@@ -310,9 +311,10 @@ class Counts(HandMadeBoot):
         text[:4] = word[atomic].to_bytes(4, "little")
         e.kernel.loaded = [(TEXT, bytes(text))]
         for n, what in enumerate(said):
-            if what is None:
+            if what is None or what == -2:
                 e.truth.writes.append(
-                    Record(n, Kind.WRITE, 0, 0, 0, 4, 0, 7, TEXT, 0, (at, 1, 0, 0), ()))
+                    Record(n, Kind.READ if what else Kind.WRITE, 0, 0, 0, 4, 0, 7, TEXT, 0,
+                           (at, 1, 0, 0), ()))
                 self.hit(0)
             else:
                 self.said(*self.COUNTS[what] if what >= 0 else (probes.KRETPROBE, 0, 0))
@@ -324,6 +326,8 @@ class Counts(HandMadeBoot):
         for arch in ARCHES:
             for at, name in ((0x3000, "active"), (0x3008, "nmissed")):
                 self.right(self.judged(arch, [0, None, -1], at, True))
+                self.wrong(f"stored into {name}", self.judged(arch, [0, -2, None, -1], at, False),
+                           "count-not-atomic")  # after a load of another word
                 self.wrong(f"stored into {name}", self.judged(arch, [0, None, -1], at, False),
                            "count-not-atomic")
             self.right(self.judged(arch, [None, 0, -1, None], 0x3000, False))  # not registered

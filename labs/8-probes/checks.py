@@ -877,7 +877,9 @@ def _changes(evidence: Evidence) -> list[tuple[Record, str]]:
     marks = [r for what in (probes.COUNTERS, probes.KRETPROBE)
              for r in probes.said(evidence.kernel, log, what)]
     found = list[tuple[Record, str]]()
-    for r in sorted([*marks, *between(evidence.truth.writes, *evidence.parts["returns"])]):
+    stores = [r for r in between(evidence.truth.writes, *evidence.parts["returns"])
+              if r.kind == Kind.WRITE]
+    for r in sorted([*marks, *stores]):
         if r.kind == Kind.WRITE:
             found += [(r, name) for pair in counts
                       for at, name in zip(pair, ("active", "nmissed"))
