@@ -96,6 +96,7 @@ class ModuleSession(Session):
             self._going(machine)
             self._held(machine, self._far, 1)
             self._held(machine, self._near, 2)
+            self._held(machine, self._far, 3)
             self._inside(machine)
             for line in ("insmod stone", "rmmod stone"):  # it has no function
                 self._quiet(machine, line)
@@ -268,7 +269,7 @@ class ModuleSession(Session):
 
     def _held(self, machine: Run, module: Module, ops: int) -> None:
         """A module is loaded while this many ops that may change pc select all functions of modules
-        that are loaded. If it is one op, another one is then to select the module's functions."""
+        that are loaded. Another one is then to select the module's functions, too."""
         self._say(f"{module.name} comes, {ops} op{'s' * (ops > 1)} may change pc")
         for number in range(ops):
             self._quiet(machine, f"op {number} hold !*")
@@ -278,10 +279,9 @@ class ModuleSession(Session):
         machine.console.command(f"insmod {module.name} at={module.base:#x}")
         held = Held(ops, Loaded(module, module is self._far, traced=self._text_of(machine, module)))
         self._evidence.held.append(held)
-        if ops == 1:
-            held.refused = machine.console.command(f"op 1 hold {module.name}_*")
-            if not held.refused.strip():
-                self._quiet(machine, "op 1 off")
+        held.refused = machine.console.command(f"op {ops} hold {module.name}_*")
+        if not held.refused.strip():
+            self._quiet(machine, f"op {ops} off")
         for number in range(ops):
             held.printed += machine.console.command(f"op {number} off").strip()
         self._allow_writes(machine)

@@ -230,8 +230,8 @@ def _graphed(was: Coming, want: list[str]) -> Finding | None:
 
 def held(evidence: Evidence) -> Finding | None:
     """One op that may change pc traces the functions of a module that is loaded, and no other one
-    can then select them. If there are two, no op traces them. Nothing is printed when they are
-    unregistered."""
+    can then select them. If there are several, no op traces them, and any other one may select
+    them. Nothing is printed when they are unregistered."""
     return first_of(_held_wrong(evidence, was) for was in evidence.held)
 
 
@@ -240,7 +240,8 @@ def _held_wrong(evidence: Evidence, was: Held) -> Finding | None:
     for site in module.sites:
         word = was.loaded.word(was.loaded.traced, site.address)
         if (word == nop) != (was.ops > 1):
-            why = ("two ops that may change pc selected its functions, so they are never traced"
+            why = (f"{was.ops} ops that may change pc selected its functions, so they are never "
+                   "traced"
                    if was.ops > 1 else
                    "one op that may change pc selected its functions, so each site must call it")
             return Finding(
@@ -253,6 +254,13 @@ def _held_wrong(evidence: Evidence, was: Held) -> Finding | None:
             f"{module.name} was loaded while one op that may change pc selected its functions. "
             f"Then another such op was registered for them, and must be refused "
             "with EBUSY: the records do not say that the functions are taken (FTRACE_FL_IPMODIFY)")
+    if was.ops > 1 and was.refused.strip():
+        return Finding(
+            f"{module.name} was loaded while {was.ops} ops that may change pc selected its "
+            "functions, so none of them has the functions. Then another such op was registered for "
+            f"them, and must not be refused; it was: {was.refused.strip().splitlines()[0]}. The "
+            "records still say that the functions are taken (FTRACE_FL_IPMODIFY)",
+            mistake="nobodys-function-taken")
     if was.printed:
         return Finding(
             f"{module.name} was loaded while {was.ops} op{'s' * (was.ops > 1)} that may change pc "
@@ -431,6 +439,7 @@ MISTAKES = {
     "patched-before-published": "call sites are patched before their records can be found",
     "op-not-asked": "a module that is loaded is traced by every op, or by none",
     "one-op-only": "if two ops select a function, only one of them is called",
+    "nobodys-function-taken": "a function that no op has is taken for one whose pc an op may change",
     "graph-not-told": "function_graph does not trace a module that is loaded while it is on",
     "request-forgotten": "a :mod: request is not applied when its module is loaded",
     "gone-without-a-grace-period": "records are removed while a CPU may be in a trampoline or "
@@ -471,7 +480,7 @@ PRINTED = Coverage(
     ])
 CAME = once("module that was loaded while tracers were on", lambda e: len(e.coming), 3)
 HELD = once("module that was loaded while ops that may change pc select its functions",
-            lambda e: len(e.held), 2)
+            lambda e: len(e.held), 3)
 WENT = once("module that was removed while it was traced", lambda e: int(bool(e.going)))
 INSIDE = once("attempt to remove a module while a call was inside it",
               lambda e: int("awake" in e.inside))

@@ -366,6 +366,26 @@ TEST_P(sites, only_one_op_that_changes_pc_has_a_function_that_comes)
 	EXPECT_EQ("n00n", text());
 }
 
+TEST_P(sites, of_three_ops_that_change_pc_none_has_the_function_and_all_are_counted)
+{
+	const u32 modifies = FTRACE_OPS_FL_IPMODIFY | FTRACE_OPS_FL_RECURSION;
+	struct ftrace_ops third = op(modifies);
+	a = op(modifies), b = op(modifies);
+	for (struct ftrace_ops *o : {&a, &b, &third}) {
+		for (const char *name : {"schedule", "write_all", "last"})
+			ASSERT_EQ(0, set(*o, name, name[0] == 's', true));
+		ASSERT_EQ(0, register_ftrace_function(o));
+	}
+	fake_module m("random", base, {"random_read"});
+	m.load();
+	EXPECT_EQ("nnnn", text());
+	EXPECT_EQ(3, m.record(0)->count);
+	EXPECT_FALSE(m.record(0)->flags & FTRACE_FL_IPMODIFY)
+		<< "the third one must not set it again";
+	EXPECT_EQ(0, unregister_ftrace_function(&third));
+	ftrace_filter_free(&third.filter);
+}
+
 TEST_P(sites, random_modules_ops_and_filters_never_disagree_with_text)
 {
 	const char *globs[] = {"*", "random_*", "schedule", "!*_read", "last", "!*", "one", "3"};
