@@ -92,6 +92,7 @@ class ModuleSession(Session):
         if not e.complaint:
             self._coming(machine, rng, OTHER)
             self._coming(machine, rng, SECOND)
+            self._coming(machine, rng, OTHER, SECOND)
             self._coming(machine, rng, REQUEST, OTHER, GRAPH)
             self._going(machine)
             self._held(machine, self._far, 1)

@@ -203,6 +203,12 @@ def _tracers(evidence: Evidence, was: Coming) -> Finding | None:
             f"{OTHER}set_ftrace_filter has only wl_begin, and {OTHER}trace has functions of "
             f"{module.name}",
             mistake="op-not-asked")
+    if OTHER in was.traces and SECOND in silent:
+        return Finding(
+            f"{module.name} was loaded while three tracers were on. One does not select its "
+            f"functions. That of {SECOND}, which was registered later, does, and {SECOND}trace has "
+            "none of them: each op in ftrace_slots[] must be asked",
+            mistake="later-ops-not-asked")
     if wanted and len(silent) == len(wanted):
         return Finding(
             f"{module.name} was loaded while tracers were on, and none of them traced it",
@@ -438,6 +444,8 @@ MISTAKES = {
     "lock-not-given-back": "ftrace_lock is locked and never unlocked",
     "patched-before-published": "call sites are patched before their records can be found",
     "op-not-asked": "a module that is loaded is traced by every op, or by none",
+    "later-ops-not-asked": "the ops after the first one that does not select a function are not "
+    "asked",
     "one-op-only": "if two ops select a function, only one of them is called",
     "nobodys-function-taken": "a function that no op has is taken for one whose pc an op may change",
     "graph-not-told": "function_graph does not trace a module that is loaded while it is on",
@@ -478,7 +486,7 @@ PRINTED = Coverage(
                if v.trace else 0, sum(len(seeded.expect(r).calls) for r in v.runs))
         for v in e.visits
     ])
-CAME = once("module that was loaded while tracers were on", lambda e: len(e.coming), 3)
+CAME = once("module that was loaded while tracers were on", lambda e: len(e.coming), 4)
 HELD = once("module that was loaded while ops that may change pc select its functions",
             lambda e: len(e.held), 3)
 WENT = once("module that was removed while it was traced", lambda e: int(bool(e.going)))
