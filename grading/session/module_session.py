@@ -280,7 +280,9 @@ class ModuleSession(Session):
         machine.console.command(f"insmod {module.name} at={module.base:#x}")
         held = Held(ops, Loaded(module, module is self._far, traced=self._text_of(machine, module)))
         self._evidence.held.append(held)
-        held.refused = machine.console.command(f"op {ops} hold {module.name}_*")
+        # functions that are never traced have no name that a filter finds: all others are left out
+        held.refused = machine.console.command(
+            f"op {ops} hold {f'{module.name}_*' if ops == 1 else '!*'}")
         if not held.refused.strip():
             self._quiet(machine, f"op {ops} off")
         for number in range(ops):
