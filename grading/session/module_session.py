@@ -19,8 +19,7 @@ from grading.text.trace_text import parse
 from grading.truth import truth
 from qemu.isa.common import Way
 
-# a module this far from the stubs is in reach; a module this far from KERNEL_BASE is out of reach
-NEAR, FAR = 1 << 20, 256 << 20
+FAR = 256 << 20  # a module this far from KERNEL_BASE is out of reach
 SCHEDULED = KERNEL_BASE + FAR  # where a module of the schedules is; other modules are further away
 FAR_PAGES = (512 << 20) // PAGE
 ROOM = 8  # pages for a module
@@ -58,15 +57,13 @@ def scheduled(kernel: Kernel) -> tuple[Module, ...]:
 
 
 def modules(kernel: Kernel, seed: int) -> tuple[Module, Module, Module, Module]:
-    """At addresses that the seed chooses: one module near; another one far; the first module again,
-    at that far address; and once more, ROOM pages above it."""
+    """One module near, at the last page from which it reaches the stubs; another one far, at an
+    address that the seed chooses; the first module again, at that far address; and once more, just
+    out of reach: a page above its end when it is near."""
     rng = random.Random(seed)
     one, two = (_file(kernel, name) for name in rng.sample(("maple", "pine"), 2))
-    lowest = kernel.symbol("_end") + -kernel.symbol("_end") % PAGE
-    pages = (kernel.symbol("ftrace_stubs") + NEAR - lowest) // PAGE - ROOM
-    far = SCHEDULED + rng.randrange(ROOM, FAR_PAGES) * PAGE
-    return one.at(lowest +
-                  rng.randrange(pages) * PAGE), two.at(far), one.at(far), one.at(far + ROOM * PAGE)
+    far, near = SCHEDULED + rng.randrange(ROOM, FAR_PAGES) * PAGE, one.at(one.last_near())
+    return near, two.at(far), one.at(far), one.at(near.end)
 
 
 class ModuleSession(Session):

@@ -547,6 +547,47 @@ TEST(trampoline, out_of_reach_is_refused)
 	EXPECT_EQ(-ERANGE, trampoline_encode(0x10000000ul + (8ul << 30), 0x10000000, word));
 }
 
+/* ---- Reach ---- */
+
+static bool reaches(unsigned long ip, unsigned long stubs)
+{
+	struct dyn_ftrace rec = {};
+	rec.offset = ip - KERNEL_BASE;
+	return module_site_reaches(&rec, stubs);
+}
+
+/* To a site above them the first stub is the farthest one, to a site below them the last one. */
+TEST(reach, a_site_reaches_the_stubs_if_it_reaches_the_farthest)
+{
+	unsigned long stubs = KERNEL_BASE + MiB(300), last = ftrace_stub_addr(stubs, FTRACE_STUBS);
+	EXPECT_TRUE(reaches(stubs + INSN_REACH, stubs));
+	EXPECT_FALSE(reaches(stubs + INSN_REACH + 4, stubs)) << "the first is out of reach";
+	EXPECT_TRUE(reaches(last - INSN_REACH + 4, stubs));
+	EXPECT_FALSE(reaches(last - INSN_REACH, stubs)) << "the last is out of reach";
+}
+
+TEST_F(module_test, one_site_out_of_reach_makes_the_module_far)
+{
+	const size_t size = sizeof(struct module_sites) + 2 * sizeof(struct dyn_ftrace);
+	auto *s = (struct module_sites *)calloc(1, size);
+	for (unsigned beyond : {0, 4})
+		for (int out : {0, 1}) {
+			memset(s, 0, size);
+			s->table.records = s->record;
+			s->table.end = s->record + 2;
+			s->record[!out].offset = FAKE_STUBS + INSN_REACH - 64 - KERNEL_BASE;
+			s->record[out].offset = FAKE_STUBS + INSN_REACH + beyond - KERNEL_BASE;
+			fake_text_writable(true);
+			module_choose_stubs(s, FAKE_FAR);
+			fake_text_writable(false);
+			EXPECT_EQ(beyond, s->far ? 4u : 0u) << "record " << out;
+			EXPECT_EQ(beyond ? FAKE_FAR : FAKE_STUBS,
+				  KERNEL_BASE + s->region[0].stubs);
+			EXPECT_EQ(beyond, s->table.verify ? 4u : 0u);
+		}
+	free(s);
+}
+
 struct trampolines : module_test {
 	std::unique_ptr<fake_module> module;
 
