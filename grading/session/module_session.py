@@ -370,6 +370,9 @@ class ModuleSession(Session):
         called = isa.jump(site.address, loaded.word(self._text_of(machine, module), site.address))
         if old:
             self._quiet(machine, f"mkdir {OTHER.rstrip('/')}")
+        else:  # a kernel that did not refuse the first time still traces that function
+            machine.console.command(f"echo nop > {OTHER}current_tracer")
+            self._allow_writes(machine)
         self._quiet(machine, f"echo {name} > {OTHER}set_ftrace_filter")
         if called and module.is_trampoline(called[0]):
             number = (called[0] - module.room) // TRAMPOLINE if old else 0

@@ -110,6 +110,23 @@ class Text(HandMadeModule):
         self.assert_finding(module_checks.modules_at_rest(e), "it was not loaded")
 
 
+class Called(HandMadeModule):
+    def test_a_trampoline_that_leads_elsewhere_is_said_first(self) -> None:
+        for arch in ARCHES:
+            e, module = self.made(arch)
+            first = zip(range(module.room, module.room + TRAMPOLINE, 4),
+                        e.kernel.isa.trampoline_to(module.room, STUBS[0] + PAGE))
+            wrong = patched(module, module.text, dict(first))
+            for why in ("", "a page fault"):
+                e.why, e.loaded = why, [Loaded(module, True, wrong)]
+                self.assert_finding(module_checks.called(e), "trampoline 0, at",
+                                    "trampoline-off-by-a-page")
+            e.loaded = [Loaded(module, True, module.text)]
+            self.assertIsNone(module_checks.called(e))  # the report says how the boot ended
+            e.why = ""
+            self.assert_finding(module_checks.called(e), "no traced function of a far module")
+
+
 class ExecutedWords(HandMadeModule):
     """Each executed word of a module is judged."""
 

@@ -3,14 +3,14 @@ grading/checks/module_checks.py."""
 
 from __future__ import annotations
 
-from grading.checks.checks import (all_of, first_of, foreign, lives, named, rest_at_boot,
-                                   rest_at_end, right_result)
+from grading.checks.checks import (all_of, first_of, foreign, lives, rest_at_boot, rest_at_end,
+                                   right_result)
 from grading.checks.console_checks import lives_and_traces, runs_printed, unlike
 from grading.checks.faults import lock_misused
 from grading.checks.integrity import as_linked
-from grading.checks.module_checks import (executed_runs, far_calls, is_of, modules_at_rest,
-                                          near_calls_stubs, of_modules, runs_as_expected,
-                                          something_led, three_agree, traced_as_executed,
+from grading.checks.module_checks import (called, executed_runs, far_calls, is_of,
+                                          modules_at_rest, near_calls_stubs, of_modules,
+                                          runs_as_expected, three_agree, traced_as_executed,
                                           trampolines_computed, trampolines_lead)
 from grading.checks.schedule_checks import PLAYED, right_under_schedules
 from grading.checks.seen import (POWERED_OFF, TEXT_AT_BOOT, TEXT_AT_END, Amount, Coverage, once,
@@ -499,7 +499,7 @@ REDIRECTED = once("attempt to change what is traced while trampolines lead elsew
                   lambda e: len(e.redirected), 8)
 
 CHECKS = {
-    "called": named(something_led, lambda e, finding: _wrong_encoding(e)),
+    "called": called,
     "life": all_of(lives, right_result),
     "rest": all_of(rest_at_boot, modules_at_rest, rest_at_end),
     "near": near_calls_stubs,

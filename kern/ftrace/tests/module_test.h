@@ -647,6 +647,7 @@ TEST_F(trampolines, one_that_leads_elsewhere_is_refused_and_told_before_it_is_ca
 	snprintf(trampoline, sizeof(trampoline), "%#lx", module->room + FTRACE_STUB_SIZE);
 	snprintf(leads, sizeof(leads), "it leads to %#lx", (unsigned long)FAKE_STUBS + 4096);
 	snprintf(must, sizeof(must), "must lead to");
+	EXPECT_EQ(nullptr, strstr(fake_console, "  nop")) << "the word at the site is right";
 	for (const char *part :
 	     std::vector<const char *>{trampoline, leads, must, "refused to write", "expected",
 				       "found", DISASSEMBLED})
