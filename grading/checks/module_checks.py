@@ -51,6 +51,13 @@ def far_calls(evidence: Evidence) -> Iterator[tuple[Loaded, Call]]:
                 yield loaded, call
 
 
+def called(evidence: Evidence) -> Finding | None:
+    """A traced function of a far module called a trampoline that leads to a stub. If none did, or
+    the boot ended early, a trampoline that leads elsewhere explains it."""
+    found = None if evidence.why else something_led(evidence)
+    return trampolines_lead(evidence) or found if found or evidence.why else None
+
+
 def something_led(evidence: Evidence) -> Finding | None:
     if next(far_calls(evidence), None):
         return None

@@ -75,6 +75,12 @@ class ModuleFile:
                                    int(s["st_size"])) for s in own), key=lambda f: f[1])
         self._room = up(self._layout.text_size, 16)
 
+    def last_near(self) -> int:
+        """The last page from which all its sites reach all stubs, which lie below it."""
+        top = max(self._layout.entries()) + self._kernel.isa.entry_skip
+        last = stubs(self._kernel)[0] + self._kernel.isa.reach - top
+        return last - last % PAGE
+
     def at(self, base: int) -> Module:
         kernel, known, room = self._kernel, stubs(self._kernel), base + self._room
         skip, before = kernel.isa.entry_skip, kernel.isa.word_before.get("entry")

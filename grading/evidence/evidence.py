@@ -221,12 +221,12 @@ class Going:
 
 @dataclass
 class Held:
-    """Lab 7: a module that was loaded while one op, or two, that may change pc selected all its
+    """Lab 7: a module that was loaded while one op, or several, that may change pc selected all its
     functions."""
 
     ops: int
     loaded: Loaded  # `traced`: its text then
-    # one op: what the shell printed when another op that may change pc was to select its functions
+    # what the shell printed when another op that may change pc was to select its functions
     refused: str = ""
     printed: str = ""  # what was printed when the ops were unregistered
 

@@ -19,8 +19,7 @@ from grading.text.trace_text import parse
 from grading.truth import truth
 from qemu.isa.common import Way
 
-# a module this far from the stubs is in reach; a module this far from KERNEL_BASE is out of reach
-NEAR, FAR = 1 << 20, 256 << 20
+FAR = 256 << 20  # a module this far from KERNEL_BASE is out of reach
 SCHEDULED = KERNEL_BASE + FAR  # where a module of the schedules is; other modules are further away
 FAR_PAGES = (512 << 20) // PAGE
 ROOM = 8  # pages for a module
@@ -58,15 +57,13 @@ def scheduled(kernel: Kernel) -> tuple[Module, ...]:
 
 
 def modules(kernel: Kernel, seed: int) -> tuple[Module, Module, Module, Module]:
-    """At addresses that the seed chooses: one module near; another one far; the first module again,
-    at that far address; and once more, ROOM pages above it."""
+    """One module near, at the last page from which it reaches the stubs; another one far, at an
+    address that the seed chooses; the first module again, at that far address; and once more, just
+    out of reach: a page above its end when it is near."""
     rng = random.Random(seed)
     one, two = (_file(kernel, name) for name in rng.sample(("maple", "pine"), 2))
-    lowest = kernel.symbol("_end") + -kernel.symbol("_end") % PAGE
-    pages = (kernel.symbol("ftrace_stubs") + NEAR - lowest) // PAGE - ROOM
-    far = SCHEDULED + rng.randrange(ROOM, FAR_PAGES) * PAGE
-    return one.at(lowest +
-                  rng.randrange(pages) * PAGE), two.at(far), one.at(far), one.at(far + ROOM * PAGE)
+    far, near = SCHEDULED + rng.randrange(ROOM, FAR_PAGES) * PAGE, one.at(one.last_near())
+    return near, two.at(far), one.at(far), one.at(near.end)
 
 
 class ModuleSession(Session):
@@ -92,10 +89,12 @@ class ModuleSession(Session):
         if not e.complaint:
             self._coming(machine, rng, OTHER)
             self._coming(machine, rng, SECOND)
+            self._coming(machine, rng, OTHER, SECOND)
             self._coming(machine, rng, REQUEST, OTHER, GRAPH)
             self._going(machine)
             self._held(machine, self._far, 1)
             self._held(machine, self._near, 2)
+            self._held(machine, self._far, 3)
             self._inside(machine)
             for line in ("insmod stone", "rmmod stone"):  # it has no function
                 self._quiet(machine, line)
@@ -268,7 +267,7 @@ class ModuleSession(Session):
 
     def _held(self, machine: Run, module: Module, ops: int) -> None:
         """A module is loaded while this many ops that may change pc select all functions of modules
-        that are loaded. If it is one op, another one is then to select the module's functions."""
+        that are loaded. Another one is then to select the module's functions, too."""
         self._say(f"{module.name} comes, {ops} op{'s' * (ops > 1)} may change pc")
         for number in range(ops):
             self._quiet(machine, f"op {number} hold !*")
@@ -278,10 +277,11 @@ class ModuleSession(Session):
         machine.console.command(f"insmod {module.name} at={module.base:#x}")
         held = Held(ops, Loaded(module, module is self._far, traced=self._text_of(machine, module)))
         self._evidence.held.append(held)
-        if ops == 1:
-            held.refused = machine.console.command(f"op 1 hold {module.name}_*")
-            if not held.refused.strip():
-                self._quiet(machine, "op 1 off")
+        # functions that are never traced have no name that a filter finds: all others are left out
+        held.refused = machine.console.command(
+            f"op {ops} hold {f'{module.name}_*' if ops == 1 else '!*'}")
+        if not held.refused.strip():
+            self._quiet(machine, f"op {ops} off")
         for number in range(ops):
             held.printed += machine.console.command(f"op {number} off").strip()
         self._allow_writes(machine)
@@ -339,7 +339,8 @@ class ModuleSession(Session):
         if self._evidence.smp > 1:
             self._quiet(machine, f"echo '{' '.join(names)}' > set_ftrace_filter")
             self._quiet(machine, "echo function > current_tracer")
-            self._also_traced(machine, loaded, names.pop())
+            for old in (True, False):
+                self._also_traced(machine, loaded, names.pop(), old)
         for n, way in enumerate(ways[:len(names)]):
             if self._evidence.smp > 1:
                 rest = names[n + 1:]
@@ -361,16 +362,20 @@ class ModuleSession(Session):
         return lowest + rng.sample([(word, bit) for word in range(executed)
                                     for bit in range(1, 32)], count - executed)
 
-    def _also_traced(self, machine: Run, loaded: Loaded, name: str) -> None:
-        """A second tracer selects this function while the trampoline that its site calls leads
-        elsewhere. The trampoline that it will call is right."""
+    def _also_traced(self, machine: Run, loaded: Loaded, name: str, old: bool) -> None:
+        """A second tracer selects this function. Of the trampoline that its site calls and the
+        list's, which it will call, one leads elsewhere: the old one, or the new one."""
         module, isa = loaded.module, self._kernel.isa
         site = next(s for s in module.sites if s.function.name == f"{name} [{module.name}]")
         called = isa.jump(site.address, loaded.word(self._text_of(machine, module), site.address))
-        self._quiet(machine, f"mkdir {OTHER.rstrip('/')}")
+        if old:
+            self._quiet(machine, f"mkdir {OTHER.rstrip('/')}")
+        else:  # a kernel that did not refuse the first time still traces that function
+            machine.console.command(f"echo nop > {OTHER}current_tracer")
+            self._allow_writes(machine)
         self._quiet(machine, f"echo {name} > {OTHER}set_ftrace_filter")
         if called and module.is_trampoline(called[0]):
-            number = (called[0] - module.room) // TRAMPOLINE
+            number = (called[0] - module.room) // TRAMPOLINE if old else 0
             self._redirect(machine, loaded, range(number, number + 1), isa.aside(TRAMPOLINE),
                            "traced twice", f"echo function > {OTHER}current_tracer")
 

@@ -5,7 +5,7 @@ import random
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from grading.elf.elf import Kernel
+from grading.elf.elf import KERNEL_BASE, Kernel
 from grading.evidence.evidence import Phase
 from grading.machine.machine import Run
 from grading.machine.observer import Config
@@ -45,6 +45,7 @@ class ProbeSession(Session):
         for words in ("moves", "nested", "traps", "stale", f"returns {rng.getrandbits(32):#x}",
                       "patches"):
             self._probe(machine, words)
+        self._overwritten(machine)
         self._phase(machine, Phase("after", rng.getrandbits(64), None))
         e.text_at_end = self._text(machine)
 
@@ -61,6 +62,29 @@ class ProbeSession(Session):
         self._say(f"probe {words}")
         with self._part(machine, words.split()[0]):
             self._quiet(machine, f"probe {words}")
+
+    def _overwritten(self, machine: Run) -> None:
+        """The harness overwrites an instruction when its breakpoint is to be written, and its
+        breakpoint when the instruction is to be written back. At the end both are as they were."""
+        at, insn = probes.steps(self._kernel).start, self._kernel.word(probes.steps(self._kernel)[0])
+        self._say("other words in the place of a breakpoint")
+        with self._part(machine, "overwritten"):
+            first = machine.observer.written()
+            self._quiet(machine, f"probe at 0 {at:#x} disabled")
+            self._write(machine, at, self._kernel.isa.idle(1))
+            self._quiet(machine, "probe on 0")
+            self._write(machine, at, insn)
+            self._quiet(machine, "probe on 0")
+            self._write(machine, at, insn)
+            self._quiet(machine, "probe off 0")
+            if not any(r.addr == self._kernel.symbol(probes.FREES) and r.v[1] & 0xFF
+                       for r in machine.observer.records(first)):
+                self._write(machine, at, self._kernel.isa.brk)
+                self._quiet(machine, f"probe at 0 {at:#x}")
+                self._quiet(machine, "probe off 0")
+
+    def _write(self, machine: Run, at: int, word: int) -> None:
+        machine.write(self._machine.load_address() + at - KERNEL_BASE, word.to_bytes(4, "little"))
 
     @contextmanager
     def _probed(self, machine: Run, phase: Phase) -> Iterator[None]:

@@ -37,6 +37,18 @@ class CallEncoding(unittest.TestCase):
         self.assertEqual(RISCV64.far_call(BASE, 0x00001097, 0xFF0080E7), (BASE + 0x1000 - 16, 1))
         self.assertIsNone(RISCV64.far_call(BASE, 0x00001097, 0xFF0280E7))
 
+    def test_which_stores_are_atomic(self) -> None:
+        stores: list[tuple[Isa, int, str, bool]] = [
+            (RISCV64, 0x00B5202F, "amoadd.w", True), (RISCV64, 0x18B6252F, "sc.w", True),
+            (RISCV64, 0x00B52023, "sw", False), (ARM64, 0x88087D49, "stxr", True),
+            (ARM64, 0x8808FD49, "stlxr", True), (ARM64, 0xB8200041, "ldadd", True),
+            (ARM64, 0x88A07C41, "cas", True), (ARM64, 0x889FFC20, "stlr", False),
+            (ARM64, 0xB9000020, "str", False), (ARM64, 0xB8226820, "str", False),
+            (ARM64, 0xB81FC020, "stur", False)]
+        for isa, word, name, atomic in stores:
+            self.assertIn(name, HandMade(isa.name, "entry").disassemble(BASE, word))
+            self.assertEqual(isa.is_atomic(word), atomic, name)
+
     def test_where_functions_end(self) -> None:
         lo, hi = BASE, BASE + 0x40
         self.assertTrue(RISCV64.leaves(BASE, RISCV64.ret, lo, hi))

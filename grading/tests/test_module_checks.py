@@ -110,6 +110,23 @@ class Text(HandMadeModule):
         self.assert_finding(module_checks.modules_at_rest(e), "it was not loaded")
 
 
+class Called(HandMadeModule):
+    def test_a_trampoline_that_leads_elsewhere_is_said_first(self) -> None:
+        for arch in ARCHES:
+            e, module = self.made(arch)
+            first = zip(range(module.room, module.room + TRAMPOLINE, 4),
+                        e.kernel.isa.trampoline_to(module.room, STUBS[0] + PAGE))
+            wrong = patched(module, module.text, dict(first))
+            for why in ("", "a page fault"):
+                e.why, e.loaded = why, [Loaded(module, True, wrong)]
+                self.assert_finding(module_checks.called(e), "trampoline 0, at",
+                                    "trampoline-off-by-a-page")
+            e.loaded = [Loaded(module, True, module.text)]
+            self.assertIsNone(module_checks.called(e))  # the report says how the boot ended
+            e.why = ""
+            self.assert_finding(module_checks.called(e), "no traced function of a far module")
+
+
 class ExecutedWords(HandMadeModule):
     """Each executed word of a module is judged."""
 
@@ -225,13 +242,16 @@ class Computed(HandMadeModule):
 class OtherWords(HandMadeModule):
     """The harness overwrote trampolines, or call sites."""
 
-    def redirected(self, e: Evidence, module: Module, way: Way, wanted: str) -> Redirected:
-        """Nothing was written, and it was reported."""
+    def redirected(self, e: Evidence, module: Module, way: Way, wanted: str,
+                   number: int) -> Redirected:
+        """This trampoline was overwritten. Nothing was written, and it was reported."""
         loaded = Loaded(module, True, module.text)
         words = {
-            module.trampoline(n) + 4 * i: w
-            for n in range(len(STUBS)) for i, w in enumerate(way(loaded.trampoline(module.text, n)))
+            module.trampoline(number) + 4 * i: w
+            for i, w in enumerate(way(loaded.trampoline(module.text, number)))
         }
+        if wanted != "traced":
+            words |= {s.address: self.call(e, module, s) for s in module.sites}
         text = patched(module, module.text, words)
         return Redirected(loaded, wanted, "ftrace: its trampoline at 0x1 must lead to", text, text,
                           e.kernel.rest_text(7))
@@ -241,21 +261,22 @@ class OtherWords(HandMadeModule):
             e, module = self.made(arch)
             self.assert_finding(lab7.followed(e), "the boot ended before")
             site, isa = module.sites[2], e.kernel.isa
-            for way, wanted, slug in ((isa.aside(TRAMPOLINE), "traced", "trampoline-not-followed"),
-                                      (isa.flipped(0, 0), "traced", "instructions-not-compared"),
-                                      (isa.aside(TRAMPOLINE), "no longer traced",
-                                       "old-trampoline-not-followed"),
-                                      (isa.aside(TRAMPOLINE), "traced twice",
-                                       "old-trampoline-not-followed")):
-                right = self.redirected(e, module, way, wanted)
+            for way, number, wanted, slug in (
+                (isa.aside(TRAMPOLINE), 0, "traced", "trampoline-not-followed"),
+                (isa.flipped(0, 0), 0, "traced", "instructions-not-compared"),
+                (isa.aside(TRAMPOLINE), 0, "no longer traced", "old-trampoline-not-followed"),
+                (isa.aside(TRAMPOLINE), 0, "traced twice", "old-trampoline-not-followed"),
+                (isa.aside(TRAMPOLINE), 1, "traced twice", "new-trampoline-not-followed")):
+                right = self.redirected(e, module, way, wanted, number)
                 for was, why, mistake in ((right, "", ""), (replace(right, after=b""),
                                                             "the boot ended before", ""),
                                           (replace(
                                               right, after=patched(
                                                   module, right.after,
-                                                  {site.address: self.call(e, module, site)})),
+                                                  {site.address: self.call(e, module, site, 1)})),
                                            f"pine_nap [pine] was to be {wanted}",
-                                           slug), (replace(right, after=module.text),
+                                           slug), (replace(right, after=patched(
+                                               module, right.after, {BASE + 8: 0})),
                                                    "other words of its text were written", ""),
                                           (replace(right, kernel=bytes(len(right.kernel))),
                                            "text was changed at wl_a", ""),

@@ -181,6 +181,37 @@ class Insns(HandMadeBoot):
                 self.right(found) if right else self.wrong("break_hook->insn was asked", found)
 
 
+class Stale(HandMadeBoot):
+    def judged(self, *said: tuple[int, ...]) -> Finding | None:
+        self.log = []
+        for words in said:
+            self.said(*words)
+        found: Finding | None = checks.stale(self.evidence("arm64", "stale"))
+        return found
+
+    def ended(self, line: str, why: str = "") -> Finding | None:
+        e = self.evidence("arm64", "stale")
+        e.why, e.typed = why, [(0, line)]
+        found: Finding | None = checks.ended_there(e)
+        return found
+
+    def test_a_boot_that_ended_there_says_so(self) -> None:
+        self.wrong("it did not return: pass: load of an unmapped address",
+                   self.ended("probe stale", "load of an unmapped address"), "found-nothing-dies")
+        self.right(self.ended("probe stale"))
+        self.right(self.ended("probe patches", "load of an unmapped address"))
+        self.said(probes.STALE, 1, 0)  # it returned
+        self.right(self.ended("probe stale", "load of an unmapped address"))
+
+    def test_the_word_at_pc_decides_whose_breakpoint_it_is(self) -> None:
+        right = (probes.STALE, 1, 0), (probes.NOBODYS, 0)
+        self.right(self.judged(*right))
+        self.wrong("it returned false", self.judged((probes.STALE, 0, 0), right[1]),
+                   "found-nothing-dies")
+        self.wrong("belongs to no probe, and returned true",
+                   self.judged(right[0], (probes.NOBODYS, 1)), "nobodys-breakpoint-taken")
+
+
 class Nested(HandMadeBoot):
     def way(self, number: int, arch: str, ran: tuple[int, int] = (2, 2),
             missed: tuple[int, ...] = (0, 1), copies: int = 3, breaks: int = 3) -> None:
@@ -194,6 +225,14 @@ class Nested(HandMadeBoot):
                 self.hit(addr, value, word=word)
         for count in missed:
             self.said(probes.COUNTS, 2, count)
+
+    def test_the_bits_of_other_contexts_stay(self) -> None:
+        for after, mistake in ((1, ""), (0, "context-forgotten"), (5, "")):
+            self.log = []
+            self.said(probes.CONTEXT, 1, after)
+            found = checks.nested(self.evidence("arm64", "nested"))
+            self.right(found) if after == 1 else self.wrong(f"recursion was {after:#x}", found,
+                                                            mistake)
 
     def test_each_way_has_two_runs_and_a_missed_hit(self) -> None:
         for arch in ARCHES:
@@ -257,6 +296,45 @@ class KretprobeReturns(HandMadeBoot):
             self.judged(("exit", 7), ("handler", 7), ("handler", 10), ("exit", 10)))
         self.wrong("found the value 0x8", self.judged(("exit", 7), ("handler", 8)))
         self.wrong("must find the values 0x7, 0xa", self.judged(("exit", 7), ("handler", 7)))
+
+
+class Counts(HandMadeBoot):
+    COUNTS = (probes.COUNTERS, 0x3000, 0x3008), (probes.COUNTERS, 0x4000, 0x4008)
+
+    def judged(self, arch: str, said: list[int | None], at: int, atomic: bool) -> Finding | None:
+        """`said`: kretprobes are registered, by number, and unregistered (-1); None: a store;
+        -2: a load."""
+        self.log = []
+        e = self.evidence(arch, "returns")
+        word = {"riscv64": (0x00B52023, 0x00B5202F), "arm64": (0xB9000020, 0x88087D49)}[arch]
+        text = bytearray(e.kernel.loaded[0][1])
+        text[:4] = word[atomic].to_bytes(4, "little")
+        e.kernel.loaded = [(TEXT, bytes(text))]
+        for n, what in enumerate(said):
+            if what is None or what == -2:
+                e.truth.writes.append(
+                    Record(n, Kind.READ if what else Kind.WRITE, 0, 0, 0, 4, 0, 7, TEXT, 0,
+                           (at, 1, 0, 0), ()))
+                self.hit(0)
+            else:
+                self.said(*self.COUNTS[what] if what >= 0 else (probes.KRETPROBE, 0, 0))
+        e.parts["returns"] = 0, len(self.log)
+        found: Finding | None = checks.counts_atomically(e)
+        return found
+
+    def test_each_change_is_atomic(self) -> None:
+        for arch in ARCHES:
+            for at, name in ((0x3000, "active"), (0x3008, "nmissed")):
+                self.right(self.judged(arch, [0, None, -1], at, True))
+                self.wrong(f"stored into {name}", self.judged(arch, [0, -2, None, -1], at, False),
+                           "count-not-atomic")  # after a load of another word
+                self.wrong(f"stored into {name}", self.judged(arch, [0, None, -1], at, False),
+                           "count-not-atomic")
+            self.right(self.judged(arch, [None, 0, -1, None], 0x3000, False))  # not registered
+            self.right(self.judged(arch, [0, 1, -1, None, -1], 0x4000, False))
+            self.wrong("stored into active", self.judged(arch, [0, 1, -1, None, -1], 0x3000, False),
+                       "count-not-atomic")
+            self.right(self.judged(arch, [0, None, -1], 0x3010, False))  # another word
 
 
 class Instances(HandMadeBoot):
@@ -324,6 +402,30 @@ class Slots(HandMadeBoot):
         self.wrong("no grace period had passed", self.given_back("back", "kfree"),
                    "slot-freed-at-once")
 
+    def released(self, part: str, *log: str) -> Finding | None:
+        self.log = []
+        e, free = self.evidence("arm64", part), AT[probes.FREES]
+        e.kernel.symbols["kprobe_slot_owner"] = 0x4000
+        for what in log:
+            self.hit(free, 0x3000, what != "stays")
+            if what == "slot":
+                e.truth.writes.append(
+                    Record(len(self.log), Kind.WRITE, 0, 0, 0, 8, 0, 7, 0, 0, (0x4008, 0, 0, 0),
+                           ()))
+                self.hit(0)
+            self.hit(free + SIZE - 4)
+        e.parts[part] = 0, len(self.log)
+        found: Finding | None = checks.released(e)
+        return found
+
+    def test_the_slot_of_a_point_that_is_freed_is_released(self) -> None:
+        self.right(self.released(checks.ALL, "slot", "stays", "slot"))
+        self.right(self.released("steps", "emulated"))
+        self.wrong("its slot was not released", self.released(checks.ALL, "slot", "freed"),
+                   "slot-not-released")
+        self.wrong("its slot was not released", self.released(checks.GOING, "freed", "slot"),
+                   "slot-not-released")
+
     def freed(self, unused: bool, words: str) -> Finding | None:
         """What kprobe_wait_and_free does, from its beginning to `end`."""
         self.log, at, point = [], AT[probes.FREES], 0x3000
@@ -354,6 +456,44 @@ class Slots(HandMadeBoot):
             self.wrong("must be unlinked, then a grace period must pass, then it is freed",
                        self.freed(True, words))
         self.wrong("its memory was not freed", self.freed(True, "unlink grace end"))
+
+
+class AfterErrors(HandMadeBoot):
+    """What must stay as it was after an error."""
+
+    def overwritten(self, arch: str, *log: str) -> Finding | None:
+        """A breakpoint is written, or a probe is unregistered whose point stays or is freed."""
+        self.log = []
+        e, free = self.evidence(arch, "overwritten"), AT[probes.FREES]
+        for what in log:
+            if what == "written":
+                e.truth.stores.append(
+                    Record(len(self.log), Kind.STORE, 0, 0, 0, 4, 0, 7, 0, 0,
+                           (AT["probe_steps"] + 8 - TEXT, ISAS[arch].brk, 0, 0), ()))
+                self.hit(0)
+            else:
+                self.hit(free, 0x3000, what == "freed")
+                self.hit(free + SIZE - 4)
+        e.parts["overwritten"] = 0, len(self.log)
+        found: Finding | None = checks.armed_after_errors(e)
+        return found
+
+    def test_a_point_is_as_armed_as_before(self) -> None:
+        for arch in ARCHES:
+            self.right(self.overwritten(arch, "written", "stays", "freed"))
+            self.wrong("no breakpoint was written", self.overwritten(arch, "stays", "freed"),
+                       "armed-after-an-error")
+            self.wrong("and was freed", self.overwritten(arch, "written", "freed"),
+                       "armed-after-an-error")
+
+    def test_the_table_of_patches_is_as_before(self) -> None:
+        for left in (0, 1):
+            self.log = []
+            self.said(probes.LEFT, 6, left)
+            found = checks.nothing_left(self.evidence("arm64", "patches"))
+            self.wrong("a live patch of a function that does not exist was refused with -ENOENT, "
+                       "and its entries are still in the table", found,
+                       "entries-left") if left else self.right(found)
 
 
 class InProgress(HandMadeBoot):

@@ -19,7 +19,8 @@ SLOTS = 256
 BEFORE, AFTER, SAID = "probe_before", "probe_after", "probe_said"
 # enum said
 (CALL, RESULT, COUNTS, STALE, RETURN, KRETPROBE, PATCH, REFUSED, NESTED, TRAP, TRAPPED, INSN,
- INSTANCE, MASKED, LONG) = range(15)
+ INSTANCE, MASKED, LONG, NOBODYS, CONTEXT, COUNTERS,
+ LEFT) = range(19)
 SECOND_WORD, FIRST_WORD, FAULT, NO_TRAP, PLAIN_FAULT = range(5)  # enum trap
 PRE, POST, TWO = range(3)  # enum how
 STEPS = "probe_steps_first", "probe_steps_end"
@@ -101,7 +102,8 @@ def add(kernel: Kernel, config: Config, probed: Iterable[int]) -> Config:
     for name in ("klp_enable_patch", "klp_disable_patch", FREES):
         for address in (kernel.symbol(name), *returns.ends(kernel, name)):
             config.add("hit", address)
-    for code in kernel.code_of("kern/ftrace/probes/kprobe_hit.c", "kern/ftrace/probes/livepatch.c"):
+    for code in kernel.code_of(*(f"kern/ftrace/probes/{name}.c"
+                                 for name in ("kprobe_hit", "kretprobe", "livepatch"))):
         config.add("order", *code)
     return config
 

@@ -2,15 +2,18 @@
  * probe: makes probes, live patches, and calls of these functions, for grading.
  *
  *	probe steps SEED	each instruction of probe_steps is probed in turn, then all of them
- *	probe at N ADDR [post]	probe N, at an instruction of any function (NAME+OFFSET, too); with
- *				a post handler
+ *	probe at N ADDR [post|disabled]
+ *				probe N, at an instruction of any function (NAME+OFFSET, too); with
+ *				a post handler, or disabled
+ *	probe on N		enable it; an error is not told
  *	probe off N		unregister it
  *	probe turns N M		unregister and register probes N to M - 1, several times
  *	probe moves		a pre handler changes pc, at each instruction of probe_steps
  *	probe nested		a handler, a tracer's callback and an interrupt in it reach a probed
  *				instruction
  *	probe traps		interrupts and faults in a slot
- *	probe stale		a breakpoint that was removed after a CPU had hit it
+ *	probe stale		a breakpoint that was removed after a CPU had hit it, and one that is
+ *				no probe's
  *	probe returns SEED	kretprobes: values, callers, too many calls, calls that are not
  *				wanted
  *	probe patches		live patches, in either order
@@ -75,6 +78,15 @@ enum said {
 	 * a call that was in progress while a patch changed: the number of the change, the result
 	 */
 	SAID_LONG,
+	SAID_NOBODYS, /* a breakpoint that is no probe's: break_hook->hit()'s result */
+	/* a tracer's callback: cpu->recursion before and after an interrupt that hit a probe */
+	SAID_CONTEXT,
+	/*
+	 * a kretprobe was registered: the addresses of its active and nmissed; until its
+	 * SAID_KRETPROBE only its calls change them
+	 */
+	SAID_COUNTERS,
+	SAID_LEFT, /* a live patch was refused: which, as SAID_REFUSED; klp_within(its functions) */
 };
 WATCHED notrace void probe_said(enum said what, unsigned long x, unsigned long y)
 {
@@ -116,21 +128,23 @@ static notrace void after(struct kprobe *p, struct kprobe_regs *regs)
 		reach_inner();
 }
 
-static int begin_in(unsigned number, const char *name, unsigned long addr, bool post)
+static int begin_in(unsigned number, const char *name, unsigned long addr, bool post, u32 flags)
 {
 	struct numbered *n = &probes[number];
 
 	if (n->kp.point)
 		return -EEXIST;
-	*n = (struct numbered){
-		{.symbol_name = name, .pre_handler = before, .post_handler = post ? after : NULL}};
+	*n = (struct numbered){{.symbol_name = name,
+				.pre_handler = before,
+				.post_handler = post ? after : NULL,
+				.flags = flags}};
 	*(name ? &n->kp.offset : &n->kp.addr) = addr;
 	return register_kprobe(&n->kp);
 }
 
 static int begin(unsigned number, unsigned long addr, bool post)
 {
-	return begin_in(number, NULL, addr, post);
+	return begin_in(number, NULL, addr, post, 0);
 }
 
 static void end(unsigned number)
@@ -354,12 +368,15 @@ static notrace void call_inner(void *unused)
 	probe_inner(1);
 }
 
-/* The callback of a tracer, in a thread: it calls probe_inner, and an interrupt does. */
+/* The callback of a tracer, in a thread: an interrupt calls probe_inner, and then it does. */
 static notrace void reach_inner_twice(unsigned long ip, unsigned long parent_ip,
 				      struct ftrace_ops *op, struct ftrace_regs *regs)
 {
-	probe_inner(1);
+	u64 recursion = this_cpu()->recursion;
+
 	smp_call(this_cpu()->index, call_inner, NULL);
+	probe_said(SAID_CONTEXT, recursion, this_cpu()->recursion);
+	probe_inner(1);
 }
 
 static long probe_value(long x);
@@ -503,9 +520,13 @@ static int traps(void)
 #define BREAK_CAUSE .esr = 0xf2000000 | BREAK_NUMBER
 #endif
 
-/* Call hit() as if this CPU had taken the exception just before the breakpoint was removed. */
+/*
+ * Call hit() as if this CPU had taken the exception just before the breakpoint was removed; and for
+ * a breakpoint that is no probe's.
+ */
 static int stale(void)
 {
+	static const u32 nobodys = INSN_BREAK;
 	unsigned long at = (unsigned long)probe_steps_first;
 	struct trap_frame frame = {BREAK_CAUSE, .pc = at};
 	int err = begin(0, at, false);
@@ -516,6 +537,9 @@ static int stale(void)
 		return err;
 	known = break_hook->hit(&frame, 1);
 	probe_said(SAID_STALE, known, frame.pc - at);
+	frame.pc = (unsigned long)&nobodys;
+	known = break_hook->hit(&frame, 1);
+	probe_said(SAID_NOBODYS, known, 0);
 	return 0;
 }
 
@@ -525,13 +549,15 @@ static int is_number(const char *s)
 }
 
 /* NAME+OFFSET, or an address. */
-static int begin_at(unsigned number, char *where, bool post)
+static int begin_at(unsigned number, char *where, const char *how)
 {
+	u32 flags = strcmp(how, "disabled") ? 0 : KPROBE_FLAG_DISABLED;
 	char *plus = strchr(where, '+');
 
 	if (plus)
 		*plus++ = '\0';
-	return begin_in(number, plus ? where : NULL, strtoull(plus ?: where, NULL, 0), post);
+	return begin_in(number, plus ? where : NULL, strtoull(plus ?: where, NULL, 0),
+			!strcmp(how, "post"), flags);
 }
 
 static int returns(unsigned long seed);
@@ -545,7 +571,9 @@ static int run(int argc, char **argv)
 	if (argc == 3 && !strcmp(argv[1], "steps"))
 		return steps(x);
 	if (argc >= 4 && !strcmp(argv[1], "at") && x < PROBES)
-		return begin_at(x, argv[3], argc > 4);
+		return begin_at(x, argv[3], argc > 4 ? argv[4] : "");
+	if (argc == 3 && !strcmp(argv[1], "on") && x < PROBES)
+		return enable_kprobe(&probes[x].kp), 0;
 	if (argc == 3 && !strcmp(argv[1], "off") && x < PROBES)
 		return end(x), 0;
 	if (argc == 4 && !strcmp(argv[1], "turns"))
@@ -622,6 +650,8 @@ static notrace int returned(struct kretprobe_instance *ri, struct ftrace_regs *r
 
 static int rp_begin(struct kretprobe *rp, void *function, int maxactive, kretprobe_handler_t entry)
 {
+	int err;
+
 	*rp = (struct kretprobe){.kp.addr = (unsigned long)function,
 				 .handler = returned,
 				 .entry_handler = entry,
@@ -631,7 +661,10 @@ static int rp_begin(struct kretprobe *rp, void *function, int maxactive, kretpro
 				 .nmissed = 7};
 	if (!function)
 		rp->kp.symbol_name = "schedule";
-	return register_kretprobe(rp);
+	err = register_kretprobe(rp);
+	if (!err)
+		probe_said(SAID_COUNTERS, (unsigned long)&rp->active, (unsigned long)&rp->nmissed);
+	return err;
 }
 
 static void rp_end(struct kretprobe *rp)
@@ -882,14 +915,27 @@ static int in_progress(void)
 	return err;
 }
 
-static void refuse_patch(enum refused what, struct klp_func *funcs)
+/* An error, and @count functions are not in the table. Return: they are. */
+static bool was_refused(enum refused what, int err, const struct klp_func *funcs, size_t count)
 {
-	struct klp_patch wrong = {funcs};
-	int err = klp_enable_patch(&wrong);
+	bool left = err && count &&
+		    klp_within((unsigned long)funcs, (unsigned long)(funcs + count));
 
 	probe_said(SAID_REFUSED, what, err);
+	probe_said(SAID_LEFT, what, left);
+	return left;
+}
+
+static bool refuse_patch(enum refused what, struct klp_func *funcs, size_t count)
+{
+	static struct klp_patch wrong;
+	int err;
+
+	wrong = (struct klp_patch){funcs};
+	err = klp_enable_patch(&wrong);
 	if (!err)
 		klp_disable_patch(&wrong);
+	return was_refused(what, err, funcs, count);
 }
 
 static notrace bool changes_nothing(struct kprobe *p, struct kprobe_regs *regs)
@@ -897,7 +943,8 @@ static notrace bool changes_nothing(struct kprobe *p, struct kprobe_regs *regs)
 	return false;
 }
 
-static void refused_patches(void)
+/* Return: each left the table as it was. If not, a change of the table may never end. */
+static bool refused_patches(void)
 {
 	static struct kprobe taken;
 	static struct klp_func unknown[] = {{.old_name = "probe_one", .new_func = probe_new_one},
@@ -905,29 +952,32 @@ static void refused_patches(void)
 					     .new_func = probe_new_two},
 					    {}},
 			       none[] = {{}};
+	bool left;
 
-	refuse_patch(NO_OLD_FUNCTION, unknown);
-	refuse_patch(NO_FUNCTIONS, none);
-	refuse_patch(NO_LIST, NULL);
+	if (refuse_patch(NO_OLD_FUNCTION, unknown, ARRAY_SIZE(unknown)) ||
+	    refuse_patch(NO_FUNCTIONS, none, ARRAY_SIZE(none)) || refuse_patch(NO_LIST, NULL, 0))
+		return false;
 	probe_said(SAID_REFUSED, NOT_ENABLED, klp_disable_patch(&older));
 	taken = (struct kprobe){.symbol_name = "probe_two",
 				.pre_handler = changes_nothing,
 				.flags = KPROBE_FLAG_IPMODIFY};
 	if (register_kprobe(&taken))
-		return;
-	probe_said(SAID_REFUSED, PC_IS_TAKEN, klp_enable_patch(&older));
+		return true;
+	left = was_refused(PC_IS_TAKEN, klp_enable_patch(&older), both, ARRAY_SIZE(both));
 	unregister_kprobe(&taken);
-	if (klp_enable_patch(&older))
-		return;
+	if (left || klp_enable_patch(&older))
+		return !left;
 	probe_said(SAID_REFUSED, ENABLED_TWICE, klp_enable_patch(&older));
 	klp_disable_patch(&older);
+	return true;
 }
 
 static int patches(void)
 {
 	int err;
 
-	refused_patches();
+	if (!refused_patches())
+		return 0;
 	err = step(0, 0) ?: step(1, klp_enable_patch(&older)) ?:
 	      step(2, klp_enable_patch(&newer)) ?: step(3, klp_disable_patch(&older)) ?:
 	      step(4, klp_disable_patch(&newer)) ?:

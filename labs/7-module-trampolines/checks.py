@@ -3,14 +3,14 @@ grading/checks/module_checks.py."""
 
 from __future__ import annotations
 
-from grading.checks.checks import (all_of, first_of, foreign, lives, named, rest_at_boot,
-                                   rest_at_end, right_result)
+from grading.checks.checks import (all_of, first_of, foreign, lives, rest_at_boot, rest_at_end,
+                                   right_result)
 from grading.checks.console_checks import lives_and_traces, runs_printed, unlike
 from grading.checks.faults import lock_misused
 from grading.checks.integrity import as_linked
-from grading.checks.module_checks import (executed_runs, far_calls, is_of, modules_at_rest,
-                                          near_calls_stubs, of_modules, runs_as_expected,
-                                          something_led, three_agree, traced_as_executed,
+from grading.checks.module_checks import (called, executed_runs, far_calls, is_of,
+                                          modules_at_rest, near_calls_stubs, of_modules,
+                                          runs_as_expected, three_agree, traced_as_executed,
                                           trampolines_computed, trampolines_lead)
 from grading.checks.schedule_checks import PLAYED, right_under_schedules
 from grading.checks.seen import (POWERED_OFF, TEXT_AT_BOOT, TEXT_AT_END, Amount, Coverage, once,
@@ -55,7 +55,7 @@ def _followed(evidence: Evidence, was: Redirected) -> Finding | None:
                     f"was        {before:08x}  {evidence.kernel.disassemble(site.address, before)}",
                     f"became     {after:08x}  {evidence.kernel.disassemble(site.address, after)}",
                     *_led(evidence, was)
-                ], mistake=_not_followed(evidence, was))
+                ], mistake=_not_followed(evidence, was, site.address))
     if was.before != was.after:
         return Finding(
             f"the trampolines of {module.name} led elsewhere, and other words of its text were "
@@ -83,12 +83,17 @@ def _overwritten(was: Redirected) -> int:
         if was.loaded.trampoline(was.before, n) != was.loaded.trampoline(was.loaded.rest, n))
 
 
-def _not_followed(evidence: Evidence, was: Redirected) -> str:
-    number = _overwritten(was)
-    if evidence.kernel.isa.trampoline(was.loaded.module.trampoline(number),
+def _not_followed(evidence: Evidence, was: Redirected, site: int) -> str:
+    number, module = _overwritten(was), was.loaded.module
+    if evidence.kernel.isa.trampoline(module.trampoline(number),
                                       was.loaded.trampoline(was.before, number)) is None:
         return "instructions-not-compared"
-    return "trampoline-not-followed" if was.wanted == "traced" else "old-trampoline-not-followed"
+    called = evidence.kernel.isa.jump(site, was.loaded.word(was.before, site))
+    if not called:
+        return "trampoline-not-followed"
+    old = (called[0] - module.room) // TRAMPOLINE
+    changed = was.loaded.trampoline(was.before, old) != was.loaded.trampoline(was.loaded.rest, old)
+    return "old-trampoline-not-followed" if changed else "new-trampoline-not-followed"
 
 
 def _led(evidence: Evidence, was: Redirected) -> list[str]:
@@ -198,6 +203,12 @@ def _tracers(evidence: Evidence, was: Coming) -> Finding | None:
             f"{OTHER}set_ftrace_filter has only wl_begin, and {OTHER}trace has functions of "
             f"{module.name}",
             mistake="op-not-asked")
+    if OTHER in was.traces and SECOND in silent:
+        return Finding(
+            f"{module.name} was loaded while three tracers were on. One does not select its "
+            f"functions. That of {SECOND}, which was registered later, does, and {SECOND}trace has "
+            "none of them: each op in ftrace_slots[] must be asked",
+            mistake="later-ops-not-asked")
     if wanted and len(silent) == len(wanted):
         return Finding(
             f"{module.name} was loaded while tracers were on, and none of them traced it",
@@ -225,8 +236,8 @@ def _graphed(was: Coming, want: list[str]) -> Finding | None:
 
 def held(evidence: Evidence) -> Finding | None:
     """One op that may change pc traces the functions of a module that is loaded, and no other one
-    can then select them. If there are two, no op traces them. Nothing is printed when they are
-    unregistered."""
+    can then select them. If there are several, no op traces them, and any other one may select
+    them. Nothing is printed when they are unregistered."""
     return first_of(_held_wrong(evidence, was) for was in evidence.held)
 
 
@@ -235,7 +246,8 @@ def _held_wrong(evidence: Evidence, was: Held) -> Finding | None:
     for site in module.sites:
         word = was.loaded.word(was.loaded.traced, site.address)
         if (word == nop) != (was.ops > 1):
-            why = ("two ops that may change pc selected its functions, so they are never traced"
+            why = (f"{was.ops} ops that may change pc selected its functions, so they are never "
+                   "traced"
                    if was.ops > 1 else
                    "one op that may change pc selected its functions, so each site must call it")
             return Finding(
@@ -248,6 +260,13 @@ def _held_wrong(evidence: Evidence, was: Held) -> Finding | None:
             f"{module.name} was loaded while one op that may change pc selected its functions. "
             f"Then another such op was registered for them, and must be refused "
             "with EBUSY: the records do not say that the functions are taken (FTRACE_FL_IPMODIFY)")
+    if was.ops > 1 and was.refused.strip():
+        return Finding(
+            f"{module.name} was loaded while {was.ops} ops that may change pc selected its "
+            "functions, so none of them has the functions. Then another such op was registered for "
+            f"them, and must not be refused; it was: {was.refused.strip().splitlines()[0]}. The "
+            "records still say that the functions are taken (FTRACE_FL_IPMODIFY)",
+            mistake="nobodys-function-taken")
     if was.printed:
         return Finding(
             f"{module.name} was loaded while {was.ops} op{'s' * (was.ops > 1)} that may change pc "
@@ -417,13 +436,18 @@ MISTAKES = {
     "trampoline-not-followed": "the site is read, but the trampoline that it calls is not",
     "old-trampoline-not-followed": "only the trampoline that the site will call is followed, and "
     "not the one that it calls now",
+    "new-trampoline-not-followed": "only the trampoline that the site calls now is followed, and "
+    "not the one that it will call",
     "instructions-not-compared": "words that are not a trampoline's instructions are taken for a "
     "trampoline",
     "lock-not-held": "call sites are changed without ftrace_lock",
     "lock-not-given-back": "ftrace_lock is locked and never unlocked",
     "patched-before-published": "call sites are patched before their records can be found",
     "op-not-asked": "a module that is loaded is traced by every op, or by none",
+    "later-ops-not-asked": "the ops after the first one that does not select a function are not "
+    "asked",
     "one-op-only": "if two ops select a function, only one of them is called",
+    "nobodys-function-taken": "a function that no op has is taken for one whose pc an op may change",
     "graph-not-told": "function_graph does not trace a module that is loaded while it is on",
     "request-forgotten": "a :mod: request is not applied when its module is loaded",
     "gone-without-a-grace-period": "records are removed while a CPU may be in a trampoline or "
@@ -462,9 +486,9 @@ PRINTED = Coverage(
                if v.trace else 0, sum(len(seeded.expect(r).calls) for r in v.runs))
         for v in e.visits
     ])
-CAME = once("module that was loaded while tracers were on", lambda e: len(e.coming), 3)
+CAME = once("module that was loaded while tracers were on", lambda e: len(e.coming), 4)
 HELD = once("module that was loaded while ops that may change pc select its functions",
-            lambda e: len(e.held), 2)
+            lambda e: len(e.held), 3)
 WENT = once("module that was removed while it was traced", lambda e: int(bool(e.going)))
 INSIDE = once("attempt to remove a module while a call was inside it",
               lambda e: int("awake" in e.inside))
@@ -475,7 +499,7 @@ REDIRECTED = once("attempt to change what is traced while trampolines lead elsew
                   lambda e: len(e.redirected), 8)
 
 CHECKS = {
-    "called": named(something_led, lambda e, finding: _wrong_encoding(e)),
+    "called": called,
     "life": all_of(lives, right_result),
     "rest": all_of(rest_at_boot, modules_at_rest, rest_at_end),
     "near": near_calls_stubs,

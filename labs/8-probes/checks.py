@@ -18,7 +18,7 @@ from grading.checks.seen import (POWERED_OFF, TEXT_AT_BOOT, TEXT_AT_END, Amount,
                                  seen_once, ran)
 from grading.evidence.evidence import Evidence, between, once
 from grading.evidence.finding import Finding
-from grading.machine.observer import Record
+from grading.machine.observer import Kind, Record
 from grading.session.line_parts import ProbeLineSession
 from grading.session.probe_session import STAYS, ProbeSession
 from grading.stimulus.schedules import Change
@@ -333,17 +333,37 @@ def came_and_went(evidence: Evidence) -> Finding | None:
     return None
 
 
+def _no_point(did: str, seq: int | None) -> Finding:
+    return Finding(
+        "a CPU took a breakpoint, and before it could look for the point, the probe was "
+        "unregistered and the instruction was written back. Then break_hook->hit must return true "
+        f"and leave pc alone; {did}", seq=seq, mistake="found-nothing-dies")
+
+
+def ended_there(evidence: Evidence) -> Finding | None:
+    """A finding if the boot ended while break_hook->hit looked for a point that was removed."""
+    began, line = evidence.typed[-1] if evidence.typed else (0, "")
+    said = probes.said(evidence.kernel, between(evidence.truth.hits["step"], began, 1 << 62),
+                       probes.STALE)
+    if not evidence.why or line != "probe stale" or any(said):
+        return None
+    return _no_point(f"it did not return: {evidence.ending()}", None)
+
+
 def stale(evidence: Evidence) -> Finding | None:
     """If a breakpoint has been removed when its exception is handled, the instruction is executed.
-    """
+    A breakpoint that is no probe's is left to the kernel."""
     for r in probes.said(evidence.kernel, hits(evidence, "stale"), probes.STALE):
         if r.v[1:3] != (1, 0):
+            return _no_point(f"it returned {'true' if r.v[1] else 'false'} and moved pc by "
+                             f"{probes.signed(r.v[2])}", r.seq)
+    for r in probes.said(evidence.kernel, hits(evidence, "stale"), probes.NOBODYS):
+        if r.v[1]:
             return Finding(
-                "a CPU took a breakpoint, and before it could look for the point, the probe was "
-                "unregistered and the instruction was written back. Then break_hook->hit "
-                f"must return true and leave pc alone; it returned {'true' if r.v[1] else 'false'} "
-                f"and moved pc by {probes.signed(r.v[2])}",
-                seq=r.seq, mistake="found-nothing-dies")
+                "break_hook->hit was called for a breakpoint that belongs to no probe, and "
+                "returned true. It must return false: then the kernel panics; otherwise the CPU "
+                "executes the breakpoint again and again",
+                seq=r.seq, mistake="nobodys-breakpoint-taken")
     return None
 
 
@@ -453,6 +473,48 @@ def freed_in_time(evidence: Evidence) -> Finding | None:
                 "a point had no probe left. It must be unlinked, then a grace period must pass, "
                 "then it is freed: a CPU may still use it",
                 seq=min(freed, end.seq))
+    return None
+
+
+def released(evidence: Evidence) -> Finding | None:
+    """When a point on the workload is freed, its slot is released."""
+    frees, owners = _frees(evidence), evidence.kernel.symbol("kprobe_slot_owner")
+    ends = [*(begin.seq for begin, _ in frees[1:]), 1 << 62]
+    for (begin, end), following in zip(frees, ends):
+        there = any(first <= begin.seq < last
+                    for part, (first, last) in evidence.parts.items() if part in (ALL, GOING))
+        if there and begin.v[1] & 0xFF and not any(
+                owners <= w.v[0] < owners + 8 * probes.SLOTS and not w.v[1]
+                for w in between(evidence.truth.writes, begin.seq, following)):
+            return Finding(
+                "a point had no probe left and was freed, and its slot was not released "
+                f"(kprobe_slot_owner): after {probes.SLOTS} such points no probe can be registered",
+                seq=end.seq, mistake="slot-not-released")
+    return None
+
+
+def armed_after_errors(evidence: Evidence) -> Finding | None:
+    """If kprobe_write refuses, the point is as armed as it was before."""
+    first, last = evidence.parts.get("overwritten", (0, 0))
+    at, brk = probes.steps(evidence.kernel).start, evidence.isa.brk
+    frees = [begin for begin, _ in _frees(evidence) if first <= begin.seq < last]
+    if not frees:
+        return None
+    written = any(evidence.kernel.text[0] + r.v[0] == at and r.v[1] == brk
+                  for r in between(evidence.truth.stores, first, frees[0].seq))
+    if not written:
+        return Finding(
+            "a disabled probe was enabled twice. The first time another word was in the place of "
+            "its instruction, so kprobe_write returned an error. The second time the instruction "
+            "was there again, and no breakpoint was written: after an error pt->armed must stay as "
+            "it was",
+            seq=frees[0].seq, mistake="armed-after-an-error")
+    if frees[0].v[1] & 0xFF:
+        return Finding(
+            "a probe was unregistered while another word was in the place of its breakpoint, so "
+            "kprobe_write returned an error. Then the point counted as not armed, and was freed: "
+            "after an error pt->armed must stay as it was",
+            seq=frees[0].seq, mistake="armed-after-an-error")
     return None
 
 
@@ -607,7 +669,15 @@ NESTING = (
 
 def nested(evidence: Evidence) -> Finding | None:
     """probe_inner is called three times, once of them within another hit. There are several ways to
-    such a hit."""
+    such a hit. A hit leaves the bits of the interrupted contexts as they were."""
+    for r in probes.said(evidence.kernel, hits(evidence, "nested"), probes.CONTEXT):
+        if r.v[1] != r.v[2]:
+            return Finding(
+                f"a tracer's callback ran with cpu->recursion {r.v[1]:#x}, and an interrupt hit a "
+                f"probe; afterwards recursion was {r.v[2]:#x}. After the handlers only "
+                "EXCEPTION_BIT may be cleared: a probe that the callback hits later must still be "
+                "missed",
+                seq=r.seq, mistake="context-forgotten" if r.v[1] & ~r.v[2] else "")
     marks = list(probes.said(evidence.kernel, hits(evidence, "nested"), probes.NESTED))
     ends = [*(r.seq for r in marks[1:]), evidence.parts.get("nested", (0, 0))[1]]
     return next(
@@ -801,6 +871,42 @@ def _callers(evidence: Evidence, part: Part, mine: list[Record]) -> Finding | No
     return None
 
 
+@once
+def _changes(evidence: Evidence) -> list[tuple[Record, str]]:
+    """The stores into counts of kretprobes that are registered, with the count's name. Of two
+    kretprobes, the one that was registered last is unregistered first."""
+    log, counts = hits(evidence, "returns"), list[tuple[int, int]]()
+    marks = [r for what in (probes.COUNTERS, probes.KRETPROBE)
+             for r in probes.said(evidence.kernel, log, what)]
+    found = list[tuple[Record, str]]()
+    stores = [r for r in between(evidence.truth.writes, *evidence.parts["returns"])
+              if r.kind == Kind.WRITE]
+    for r in sorted([*marks, *stores]):
+        if r.kind == Kind.WRITE:
+            found += [(r, name) for pair in counts
+                      for at, name in zip(pair, ("active", "nmissed"))
+                      if r.v[0] <= at < r.v[0] + r.size]
+        elif r.v[0] == probes.COUNTERS:
+            counts.append(r.v[1:3])
+        else:
+            del counts[-1:]
+    return found
+
+
+def counts_atomically(evidence: Evidence) -> Finding | None:
+    """Calls on all CPUs change the counts of a kretprobe, so each change is one atomic instruction,
+    or an exclusive pair."""
+    for r, name in _changes(evidence):
+        word = evidence.kernel.word(r.addr)
+        if not evidence.isa.is_atomic(word):
+            return Finding(
+                f"{evidence.kernel.name_at(r.addr)} ({evidence.kernel.disassemble(r.addr)}) "
+                f"stored into {name} of a kretprobe. If two CPUs do so at the same time, one of "
+                "the two changes is lost: each change must be atomic",
+                seq=r.seq, mistake="count-not-atomic")
+    return None
+
+
 # What is not allowed, in the order of enum refused; the error.
 REFUSED = (("a kretprobe without a handler",
             errno.EINVAL), ("a kretprobe without a function",
@@ -941,6 +1047,18 @@ def in_progress(evidence: Evidence) -> Finding | None:
     return None
 
 
+def nothing_left(evidence: Evidence) -> Finding | None:
+    """A live patch that is refused leaves no entry in the table."""
+    for r in probes.said(evidence.kernel, hits(evidence, "patches"), probes.LEFT):
+        if r.v[2]:
+            what, error = REFUSED[r.v[1]]
+            return Finding(
+                f"{what} was refused with -{errno.errorcode[error]}, and its entries are still in "
+                "the table: an error must change nothing",
+                seq=r.seq, mistake="entries-left")
+    return None
+
+
 # ---- off ---------------------------------------------------------------------------------
 
 def as_before(evidence: Evidence) -> Finding | None:
@@ -974,13 +1092,19 @@ MISTAKES = {
     "skipped": "the instruction is not executed at all",
     "pc-of-the-slot": "the post handler sees the slot's address",
     "jump-with-a-post-handler": "the slot jumps back although a probe has a post handler",
+    "armed-after-an-error": "a point's state changes although its breakpoint was not written",
+    "entries-left": "a live patch that is refused leaves entries in the table",
+    "slot-not-released": "a point is freed, and its slot still belongs to it",
     "slot-freed-at-once": "a slot is freed while a CPU may be in it",
     "found-nothing-dies": "a hit of a breakpoint that was removed meanwhile ends in a panic",
+    "nobodys-breakpoint-taken": "a breakpoint that belongs to no probe is taken for a probe's",
     "fault-taken-for-a-breakpoint": "a fault in a slot is taken for the breakpoint after the copy",
+    "context-forgotten": "after the handlers the bits of other contexts are cleared, too",
     "handlers-nest": "a probe that is hit in a handler calls handlers again",
     "missed-not-counted": "a probe that is hit in a handler is not counted in nmissed",
     "active-not-given-back": "maxactive is used up by calls whose entry handler said no, or whose "
                              "thread has exited",
+    "count-not-atomic": "a change of active or nmissed can be lost, because it is not atomic",
     "parent-of-the-handler": "a kretprobe's ret_addr is return_to_handler",
     "patch-switched-piecewise": "the functions of a patch change one after the other, and not at "
                                 "once",
@@ -997,6 +1121,12 @@ CAME = seen_once("store of a breakpoint while probes were registered and unregis
                  lambda e: len(_came(e)), 20)
 STALE = seen_once("hit of a breakpoint that was removed meanwhile",
                   lambda e: len(list(probes.said(e.kernel, hits(e, "stale"), probes.STALE))))
+NOBODYS = seen_once(
+    "breakpoint that is no probe's",
+    lambda e: len(list(probes.said(e.kernel, hits(e, "stale"), probes.NOBODYS))))
+OVERWRITTEN = seen_once(
+    "probe whose breakpoint was overwritten", lambda e: sum(
+        begin.seq in range(*e.parts.get("overwritten", (0, 0))) for begin, _ in _frees(e)))
 GIVEN_BACK = seen_once(
     "slot that was freed", lambda e: sum(
         e.kernel.symbol("kprobe_slot_owner") <= w.v[0] < e.kernel.symbol("kprobe_slot_owner") + 8 *
@@ -1017,18 +1147,24 @@ INSNS = seen_once("call of break_hook->insn",
 NESTED = seen_once("attempt of a hit within a hit",
                    lambda e: len(list(probes.said(e.kernel, hits(e, "nested"), probes.NESTED))),
                    len(NESTING))
+KEPT = seen_once("interrupt of a tracer's callback that hit a probe",
+                 lambda e: len(list(probes.said(e.kernel, hits(e, "nested"), probes.CONTEXT))))
 IN_PROGRESS = seen_once("call in progress while a live patch changed",
                         lambda e: len(list(probes.said(e.kernel, hits(e, "patches"), probes.LONG))),
                         len(LONG))
 RETURNED = seen_once("return with a kretprobe",
                      lambda e: len(list(probes.said(e.kernel, hits(e, "returns"), probes.RETURN))),
                      15)
+CHANGED = seen_once("change of a kretprobe's counts", lambda e: len(_changes(e)), 40)
 RETURNS_REFUSED = seen_once(
     "kretprobe that must be refused",
     lambda e: len(list(probes.said(e.kernel, hits(e, "returns"), probes.REFUSED))), 6)
 PATCHES_REFUSED = seen_once(
     "live patch that must be refused",
     lambda e: len(list(probes.said(e.kernel, hits(e, "patches"), probes.REFUSED))), 6)
+PATCHES_LEFT = seen_once(
+    "live patch that was refused, and the table after it",
+    lambda e: len(list(probes.said(e.kernel, hits(e, "patches"), probes.LEFT))), 4)
 PATCHES = seen_once("call of a patched function", lambda e: len(_bodies(e)), 18)
 SWITCHED = seen_once(
     "call of a live patch's function by another thread while it was enabled",
@@ -1060,17 +1196,19 @@ SCHEDULES = (
 )
 
 CHECKS = {
-    "hit": all_of(_of_rung(HIT), refused),
+    "hit": all_of(_of_rung(HIT), refused, ended_there),
     "life": all_of(lives, right_result),
-    "off": all_of(rest_at_boot, as_before, stale, slot_kept, freed_in_time),
+    "off": all_of(rest_at_boot, nothing_left, armed_after_errors, as_before, stale, slot_kept,
+                  freed_in_time, released),
     "out of line": all_of(_of_rung(OUT), slot_first, traps, insns, moved(False)),
     "emulated": all_of(_of_rung(EMULATED), moved(True)),
     "after": _of_rung(POST),
     "one CPU": lambda e: counted(e, ALL) or counted(e, GOING),
     "many CPUs": lambda e: counted(e, ALL) or counted(e, GOING) or came_and_went(e),
     "nested": nested,
-    "returns": all_of(returns, refused_in("returns")),
-    "patched": all_of(patched, all_at_once, waited_for, in_progress, refused_in("patches")),
+    "returns": all_of(returns, counts_atomically, refused_in("returns")),
+    "patched": all_of(nothing_left, patched, all_at_once, waited_for, in_progress,
+                      refused_in("patches")),
     "schedules": all_of(as_linked, probes_under_schedules, patches_under_schedules),
 }
 
@@ -1082,14 +1220,15 @@ CONSOLE = {
 SEEN = {
     "hit": (HITS,),
     "life": (POWERED_OFF, ran(0, 4)),
-    "off": (TEXT_AT_BOOT, TEXT_AT_END, STALE, GIVEN_BACK, STAYED, FREED),
+    "off": (TEXT_AT_BOOT, TEXT_AT_END, STALE, NOBODYS, OVERWRITTEN, GIVEN_BACK, STAYED,
+            FREED),
     "out of line": (STEPPED, TRAPPED, INSNS, MOVED),
     "emulated": (STEPPED, MOVED_EMULATED),
     "after": (STEPPED, POSTED),
     "one CPU": (_probed_calls(ALL), _probed_calls(GOING)),
     "many CPUs": (_probed_calls(ALL), _probed_calls(GOING), CAME),
-    "nested": (NESTED,),
-    "returns": (RETURNED, RETURNS_REFUSED),
-    "patched": (PATCHES, SWITCHED, IN_PROGRESS, PATCHES_REFUSED),
+    "nested": (NESTED, KEPT),
+    "returns": (RETURNED, CHANGED, RETURNS_REFUSED),
+    "patched": (PATCHES, SWITCHED, IN_PROGRESS, PATCHES_REFUSED, PATCHES_LEFT),
     "schedules": (PLAYED,),
 }

@@ -205,6 +205,11 @@ class Arm64Isa:
     def acquires(self, word: int) -> bool:
         return (word & 0x3FE08000 in (0x08C08000, 0x08408000) or word & 0x3FFFFC00 == 0x38BFC000)
 
+    def is_atomic(self, word: int) -> bool:
+        # stxr and its like; cas; ldadd, swp and their like
+        return (word & 0x3FC00000 == 0x08000000 or word & 0x3FA07C00 == 0x08A07C00
+                or word & 0x3B200C00 == 0x38200000)
+
     def cleans(self, word: int) -> bool:
         """Does it clean a data cache line to the point of unification, or further?"""
         return word & 0xFFFFF000 == 0xD50B7000 and word & 0xF00 in (0xA00, 0xB00, 0xE00)

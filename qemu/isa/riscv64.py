@@ -283,6 +283,10 @@ class Riscv64Isa:
         """Is it a load with acquire semantics, which comes before everything after it?"""
         return word & 0x7F == 0x2F and bool(word >> 26 & 1)
 
+    def is_atomic(self, word: int) -> bool:
+        """If it stores, is this a part of one atomic read, change and write?"""
+        return word & 0x7F == 0x2F
+
     # ---- what objdump prints ----
 
     stores = ("sb", "sh", "sw", "sd", "sc.", "amo", "fence")  # beginnings of mnemonics

@@ -5,6 +5,7 @@
 #include "asm-ftrace/hook.h"
 #include "fgraph.h"
 #include "module_records.h"
+#include "string.h"
 #include "trace.h"
 #include "trampoline.h"
 
@@ -157,17 +158,26 @@ int module_bad_trampoline(struct dyn_ftrace *rec, unsigned long at, unsigned lon
 	u32 expected[TRAMPOLINE_WORDS] = {0};
 	char want[80], have[80];
 	unsigned long target;
+	bool same;
 
 	trampoline_encode(at, stub, expected);
+	same = !memcmp(expected, found, sizeof(expected));
 	trampoline_describe(want, sizeof(want), expected);
 	trampoline_describe(have, sizeof(have), found);
-	ftrace_bug(-EINVAL, rec, ftrace_expected(rec));
-	printk("ftrace: its trampoline at %#lx must lead to %pS\n"
-	       "ftrace:   expected %08x %08x %08x  %s\n"
-	       "ftrace:   found    %08x %08x %08x  %s\n",
-	       at, (void *)stub, expected[0], expected[1], expected[2], want, found[0], found[1],
-	       found[2], have);
+	rec->flags |= FTRACE_FL_DISABLED;
+	ftrace_disabled = true;
+	printk("ftrace: refused to write the call site of %ps at %#lx (error %d)\n"
+	       "ftrace: its trampoline at %#lx must lead to %pS\n",
+	       (void *)ftrace_ip(rec), ftrace_ip(rec), -EINVAL, at, (void *)stub);
+	if (!same)
+		printk("ftrace:   expected %08x %08x %08x  %s\n", expected[0], expected[1],
+		       expected[2], want);
+	printk("ftrace:   found    %08x %08x %08x  %s\n", found[0], found[1], found[2], have);
 	if (trampoline_target(at, found, &target))
 		printk("ftrace:   it leads to %#lx  %pS\n", target, (void *)target);
+	if (same)
+		printk("ftrace:   trampoline_encode() makes these words for that stub: it or "
+		       "trampoline_target() is wrong\n");
+	printk("ftrace: the site is left alone and no further tracing is started\n");
 	return -ENODEV;
 }

@@ -366,6 +366,26 @@ TEST_P(sites, only_one_op_that_changes_pc_has_a_function_that_comes)
 	EXPECT_EQ("n00n", text());
 }
 
+TEST_P(sites, of_three_ops_that_change_pc_none_has_the_function_and_all_are_counted)
+{
+	const u32 modifies = FTRACE_OPS_FL_IPMODIFY | FTRACE_OPS_FL_RECURSION;
+	struct ftrace_ops third = op(modifies);
+	a = op(modifies), b = op(modifies);
+	for (struct ftrace_ops *o : {&a, &b, &third}) {
+		for (const char *name : {"schedule", "write_all", "last"})
+			ASSERT_EQ(0, set(*o, name, name[0] == 's', true));
+		ASSERT_EQ(0, register_ftrace_function(o));
+	}
+	fake_module m("random", base, {"random_read"});
+	m.load();
+	EXPECT_EQ("nnnn", text());
+	EXPECT_EQ(3, m.record(0)->count);
+	EXPECT_FALSE(m.record(0)->flags & FTRACE_FL_IPMODIFY)
+		<< "the third one must not set it again";
+	EXPECT_EQ(0, unregister_ftrace_function(&third));
+	ftrace_filter_free(&third.filter);
+}
+
 TEST_P(sites, random_modules_ops_and_filters_never_disagree_with_text)
 {
 	const char *globs[] = {"*", "random_*", "schedule", "!*_read", "last", "!*", "one", "3"};
@@ -527,6 +547,47 @@ TEST(trampoline, out_of_reach_is_refused)
 	EXPECT_EQ(-ERANGE, trampoline_encode(0x10000000ul + (8ul << 30), 0x10000000, word));
 }
 
+/* ---- Reach ---- */
+
+static bool reaches(unsigned long ip, unsigned long stubs)
+{
+	struct dyn_ftrace rec = {};
+	rec.offset = ip - KERNEL_BASE;
+	return module_site_reaches(&rec, stubs);
+}
+
+/* To a site above them the first stub is the farthest one, to a site below them the last one. */
+TEST(reach, a_site_reaches_the_stubs_if_it_reaches_the_farthest)
+{
+	unsigned long stubs = KERNEL_BASE + MiB(300), last = ftrace_stub_addr(stubs, FTRACE_STUBS);
+	EXPECT_TRUE(reaches(stubs + INSN_REACH, stubs));
+	EXPECT_FALSE(reaches(stubs + INSN_REACH + 4, stubs)) << "the first is out of reach";
+	EXPECT_TRUE(reaches(last - INSN_REACH + 4, stubs));
+	EXPECT_FALSE(reaches(last - INSN_REACH, stubs)) << "the last is out of reach";
+}
+
+TEST_F(module_test, one_site_out_of_reach_makes_the_module_far)
+{
+	const size_t size = sizeof(struct module_sites) + 2 * sizeof(struct dyn_ftrace);
+	auto *s = (struct module_sites *)calloc(1, size);
+	for (unsigned beyond : {0, 4})
+		for (int out : {0, 1}) {
+			memset(s, 0, size);
+			s->table.records = s->record;
+			s->table.end = s->record + 2;
+			s->record[!out].offset = FAKE_STUBS + INSN_REACH - 64 - KERNEL_BASE;
+			s->record[out].offset = FAKE_STUBS + INSN_REACH + beyond - KERNEL_BASE;
+			fake_text_writable(true);
+			module_choose_stubs(s, FAKE_FAR);
+			fake_text_writable(false);
+			EXPECT_EQ(beyond, s->far ? 4u : 0u) << "record " << out;
+			EXPECT_EQ(beyond ? FAKE_FAR : FAKE_STUBS,
+				  KERNEL_BASE + s->region[0].stubs);
+			EXPECT_EQ(beyond, s->table.verify ? 4u : 0u);
+		}
+	free(s);
+}
+
 struct trampolines : module_test {
 	std::unique_ptr<fake_module> module;
 
@@ -586,6 +647,7 @@ TEST_F(trampolines, one_that_leads_elsewhere_is_refused_and_told_before_it_is_ca
 	snprintf(trampoline, sizeof(trampoline), "%#lx", module->room + FTRACE_STUB_SIZE);
 	snprintf(leads, sizeof(leads), "it leads to %#lx", (unsigned long)FAKE_STUBS + 4096);
 	snprintf(must, sizeof(must), "must lead to");
+	EXPECT_EQ(nullptr, strstr(fake_console, "  nop")) << "the word at the site is right";
 	for (const char *part :
 	     std::vector<const char *>{trampoline, leads, must, "refused to write", "expected",
 				       "found", DISASSEMBLED})
