@@ -42,11 +42,12 @@
  *	tracer LO HI		code whose loads and stores below sp, or while sp is not a multiple
  *				of 16, are logged: the first 64 accesses of each instruction in each
  *				recording are checked, and one is logged
- *	between LO HI SIZE	code whose instructions are checked, in calls that `pick` picks: each
- *				that begins with sp above its value where the registers were kept,
- *				or more than SIZE bytes below it, or no multiple of 16, or with
- *				another value in a reserved register or in the frame pointer is logged, four times at most
- *				in each recording; there may be several
+ *	between LO HI SIZE	code whose instructions are checked, in the calls that `pick` picks.
+ *				Logged are those before which sp is above its value where the
+ *				registers were kept, or more than SIZE bytes below it, or no
+ *				multiple of 16; or a reserved register or the frame pointer has a
+ *				wrong value: four times at most in each recording. There may be
+ *				several
  *	pick SEED		in one call of eight, which follow from SEED
  *	order LO HI		code whose memory barriers and whose stores outside of its own stack
  *				are logged while `ordering`; there may be several

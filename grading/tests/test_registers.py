@@ -170,7 +170,8 @@ class Kept(RecordedCalls):
         self.hook = "mcount"
         for sp, mask, words, mistake in (
                 (SP + 16, 0, "16 bytes above where the call began", ""),
-                (SP - 528, 0, "528 bytes on the stack since the call began: a frame may have at most 256", ""),
+                (SP - 528, 0, "528 bytes on the stack since the call began: a frame may have at "
+                              "most 256", ""),
                 (SP, 1 << 4, "another value in tp", "reserved-register-touched"),
                 (SP, 1 << 8, "a frame pointer, s0,", "frame-pointer-lost")):
             e = self.evidence("riscv64", self.call(callbacks=[record(Kind.CALLBACK, TEXT)]))

@@ -288,7 +288,8 @@ static int workload_thread(void *arg)
 /* Set the budgets and generators of all contexts. Return: the sum of the budgets. */
 static unsigned prepare(struct run *r, uint64_t seed)
 {
-	unsigned rest = 600 + next(&seed) % 601 + (r->cpus > 4 ? 150 * (r->cpus - 4) : 0), calls = 0;
+	unsigned more = r->cpus > 4 ? 150 * (r->cpus - 4) : 0;
+	unsigned rest = 600 + next(&seed) % 601 + more, calls = 0;
 	unsigned weight[MAX_CPUS], weights = 0;
 
 	for (unsigned k = 0; k < r->cpus; k++) {
