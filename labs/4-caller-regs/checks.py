@@ -26,7 +26,7 @@ from grading.checks.entry import (callers_seen, clashes, disabled_left_alone, en
                                   registers_found, registers_seen, return_taken, stubs_filled,
                                   switched_off, while_published)
 from grading.checks.faults import astray, back_into, lock_misused
-from grading.checks.integrity import as_linked
+from grading.checks.integrity import as_linked, words_stored
 from grading.checks.schedule_checks import PLAYED, TRACER, right_under_schedules
 from grading.evidence.evidence import Evidence, during, once
 from grading.evidence.finding import Defect, Finding, seq_at, side_by_side
@@ -613,7 +613,7 @@ COSTS = Coverage("pair of calls that one op alone traces, with more and with few
 CHECKS = {
     "called": all_of(something_called, reached),
     "life": lives_with_ops,
-    "off": all_of(rest_at_boot, silent_trampolines, rest_at_end),
+    "off": all_of(rest_at_boot, silent_trampolines, rest_at_end, words_stored),
     "filter": named(all_of(calls_while_on, only_selected, every_site, listed), _notrace),
     "arguments": named(all_of(registers_found, right_arguments, right_result), _argument),
     "changed arguments": named(all_of(registers_seen, registers_changed, changed_arguments),
@@ -630,7 +630,7 @@ CHECKS = {
     "many CPUs": three_agree,
     "parents": all_of(callers_seen, right_parents),
     "synchronised": synchronised,
-    "schedules": all_of(as_linked, right_under_schedules),
+    "schedules": all_of(as_linked, words_stored, right_under_schedules),
 }
 
 OWN_FILTER = seen_once("change of the filter of an op that may change pc",

@@ -16,7 +16,7 @@ from grading.checks.graph_checks import (RESULT, STACK, at_rest, comes_home, dep
                                          entries_end, frames_fit, frames_out, link_replaced,
                                          registers_given_back, something_returned, three_agree,
                                          through_handler, values)
-from grading.checks.integrity import as_linked
+from grading.checks.integrity import as_linked, words_stored
 from grading.checks.order import stacks_in_time, user_in_time
 from grading.checks.rare import left, own_calls, refused, walks
 from grading.checks.registers import found_as_left
@@ -123,7 +123,7 @@ SCHEDULES = (
 CHECKS = {
     "returned": something_returned,
     "life": all_of(frames_fit, lives),
-    "off": named(at_rest, _call_left),
+    "off": all_of(named(at_rest, _call_left), words_stored),
     "filter": only_selected,
     "arguments": named(
         all_of(right_arguments, right_result, registers_given_back, found_as_left,
@@ -138,7 +138,7 @@ CHECKS = {
                     of_kind(Defect.WRONG_DURATION, "duration-not-measured")),
     "frames out": frames_out,
     "synchronised": all_of(synchronised, user_in_time, stacks_in_time),
-    "schedules": all_of(as_linked, returns_under_schedules),
+    "schedules": all_of(as_linked, words_stored, returns_under_schedules),
 }
 
 CONSOLE = {"life": lives_and_traces, "one CPU": nested_as_expected, "many CPUs": nested_as_expected}

@@ -27,7 +27,7 @@ from grading.checks.graph_checks import (at_rest, at_return, comes_home, depth, 
                                          nested_as_printed, registers_given_back, of_call,
                                          something_returned, stayed, three_agree, through_handler,
                                          values, cpu_of)
-from grading.checks.integrity import as_linked
+from grading.checks.integrity import as_linked, words_stored
 from grading.checks.order import (SLOTS, dead_or_unused, shortcut_in_time, stacks_in_time,
                                   stamp_first, users_in_time)
 from grading.checks.rare import (LEFT_TWICE, WRONG_SIZE, filter_of_two, leavers, left, left_once,
@@ -483,7 +483,7 @@ SCHEDULES = (
 CHECKS = {
     "returned": something_returned,
     "life": lives,
-    "off": all_of(at_rest, frames_out),
+    "off": all_of(at_rest, words_stored, frames_out),
     "arguments": all_of(right_arguments, right_result, registers_given_back, found_as_left,
                         handler_arguments),
     "home": home,
@@ -495,7 +495,7 @@ CHECKS = {
     "data": all_of(kept, room_given_back, sizes, room, whole),
     "leaving": all_of(leaver_left, slot_again, filter_of_two, left_once, users_in_time, stamp_first,
                       shortcut_in_time, dead_or_unused, stacks_in_time),
-    "schedules": all_of(as_linked, returns_under_schedules),
+    "schedules": all_of(as_linked, words_stored, returns_under_schedules),
 }
 
 CONSOLE = {"life": lives_and_traces, "one CPU": nested_as_expected, "many CPUs": nested_as_expected}

@@ -7,7 +7,7 @@ from grading.checks.checks import (all_of, first_of, foreign, lives, rest_at_boo
                                    right_result)
 from grading.checks.console_checks import lives_and_traces, runs_printed, unlike
 from grading.checks.faults import lock_misused
-from grading.checks.integrity import as_linked
+from grading.checks.integrity import as_linked, words_stored
 from grading.checks.module_checks import (called, executed_runs, far_calls, is_of,
                                           modules_at_rest, near_calls_stubs, of_modules,
                                           runs_as_expected, three_agree, traced_as_executed,
@@ -502,7 +502,7 @@ REDIRECTED = once("attempt to change what is traced while trampolines lead elsew
 CHECKS = {
     "called": called,
     "life": all_of(lives, right_result),
-    "rest": all_of(rest_at_boot, modules_at_rest, rest_at_end),
+    "rest": all_of(rest_at_boot, modules_at_rest, rest_at_end, words_stored),
     "near": near_calls_stubs,
     "trampolines": all_of(trampolines_lead, trampolines_computed),
     "one CPU": three_agree,
@@ -511,7 +511,7 @@ CHECKS = {
     "coming": all_of(coming, held),
     "going": going,
     "inside": inside,
-    "schedules": all_of(as_linked, right_under_schedules),
+    "schedules": all_of(as_linked, words_stored, right_under_schedules),
 }
 
 CONSOLE = {

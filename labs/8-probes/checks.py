@@ -11,7 +11,7 @@ from grading.checks.checks import (Check, all_of, executed_as_expected, lives, r
                                    right_result, within)
 from grading.checks.console_checks import (at_rest_at_end, lives_and_traces, probes_printed,
                                            returns_printed)
-from grading.checks.integrity import as_linked
+from grading.checks.integrity import as_linked, words_stored
 from grading.checks.probe_schedules import PATCH, patches_under_schedules, probes_under_schedules
 from grading.checks.schedule_checks import PLAYED
 from grading.checks.seen import (POWERED_OFF, TEXT_AT_BOOT, TEXT_AT_END, Amount, Coverage, once as
@@ -1198,8 +1198,8 @@ SCHEDULES = (
 CHECKS = {
     "hit": all_of(_of_rung(HIT), refused, ended_there),
     "life": all_of(lives, right_result),
-    "off": all_of(rest_at_boot, nothing_left, armed_after_errors, as_before, stale, slot_kept,
-                  freed_in_time, released),
+    "off": all_of(rest_at_boot, nothing_left, armed_after_errors, as_before, words_stored, stale,
+                  slot_kept, freed_in_time, released),
     "out of line": all_of(_of_rung(OUT), slot_first, traps, insns, moved(False)),
     "emulated": all_of(_of_rung(EMULATED), moved(True)),
     "after": _of_rung(POST),
@@ -1209,7 +1209,7 @@ CHECKS = {
     "returns": all_of(returns, counts_atomically, refused_in("returns")),
     "patched": all_of(nothing_left, patched, all_at_once, waited_for, in_progress,
                       refused_in("patches")),
-    "schedules": all_of(as_linked, probes_under_schedules, patches_under_schedules),
+    "schedules": all_of(as_linked, words_stored, probes_under_schedules, patches_under_schedules),
 }
 
 CONSOLE = {
