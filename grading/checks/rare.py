@@ -5,6 +5,7 @@ The checks use only call sites, handlers and shadow stacks as the observer logge
 """
 
 import errno
+from collections.abc import Callable
 
 from grading.checks.frames import WORDS
 from grading.evidence.evidence import Evidence, once
@@ -38,17 +39,28 @@ RETURNS = (("rare_c", "rare_home_c", 3, 2, "rare_e", "rare_c"),
 TOLD = (*(("rare_entry", name) for name in CHAIN[:-1]), ("rare_gone", "rare_e"),
         ("rare_gone", "rare_d"), ("rare_return", "rare_c"), ("rare_entry", "rare_f"))
 # programs whose calls the checks need, and the least number of each
-ASKED = {"rare_refused": 3, "rare_data": 10, "rare_room": 4}
+ASKED = {"rare_refused": 3, "rare_data": 10, "rare_room": 4, "rare_answer": 12}
 MOST_DATA = 256  # bytes that a user may keep
 # The stack walks: the callback that walks, the function of the tracer that the walk must contain,
 # how it walks, and what is then in the place of the traced function's return address ("": that
-# address itself). LINK: by the frame records alone. ENTRY: the kernel's own walk, which looks up
-# return addresses that are patched. The op is called after the entry handler, so its walk sees the
-# patched address.
+# address itself); the function that was called. LINK: by the frame records alone. ENTRY: the
+# kernel's own walk, which looks up return addresses that are patched. The op is called after the
+# entry handler, so its walk sees the patched address.
 ENTRY, LINK = 1, 2
-WALKS = (("the entry handler of a user", "ftrace_caller", LINK, ""),
+WALKS = (("the entry handler of a user", "ftrace_caller", LINK, "", "rare_outer"),
          ("an op that is called after function_graph's", "ftrace_caller", LINK,
-          "return_to_handler"), ("the return handler of a user", "return_to_handler", ENTRY, ""))
+          "return_to_handler", "rare_outer"),
+         ("the return handler of a user", "return_to_handler", ENTRY, "", "rare_outer"),
+         ("the return handler of a user, after rare_jump's tail call of rare_outer,",
+          "return_to_handler", ENTRY, "", "rare_jump"))
+# What the functions are asked that no walk and no handler of the workload asks them: what is asked,
+# and the mistake if the kernel panics instead of an answer.
+ANSWERS = (
+    "ftrace_graph_ret_addr for a thread without a shadow stack, and the address return_to_handler",
+    "ftrace_graph_ret_addr for a thread without a shadow stack, and another address",
+    "fgraph_retrieve_parent_data for a frame further out than the outermost")
+PANICS = {"ftrace_graph_ret_addr": "walk-without-a-stack",
+          "fgraph_retrieve_parent_data": "beyond-the-outermost"}
 # The registrations that are not allowed, by number: the error, what was tried, and the mistake's
 # name if it has one.
 REFUSED = ((errno.ENOSPC, "a user was to be registered while ops had all stubs",
@@ -128,11 +140,11 @@ def walks(evidence: Evidence) -> Finding | None:
     if "rare_outer" not in calls(evidence) or evidence.why and len(found) < len(WALKS):
         return None
     if len(found) != len(WALKS):
-        return Finding("at one call the two handlers of a user and an op walk the stack: "
-                       f"{len(found)} of these {len(WALKS)} walks were seen")
-    first = found[0][0].seq
-    call = [c for c in evidence.truth.calls if c.name == "rare_outer" and c.seq < first][-1]
-    for (who, gate, by, patched), walk in zip(WALKS, found):
+        return Finding("the two handlers of a user and an op walk the stack, and a return handler "
+                       f"after a tail call: {len(found)} of these {len(WALKS)} walks were seen")
+    for (who, gate, by, patched, called), walk in zip(WALKS, found):
+        first = walk[0].seq
+        call = [c for c in evidence.truth.calls if c.name == called and c.seq < first][-1]
         stack = [r.v[by] for r in walk if r.v[by]]
         names = [
             evidence.kernel.name_at(address - 4).split("+")[0] for address in stack
@@ -144,7 +156,7 @@ def walks(evidence: Evidence) -> Finding | None:
                 stack) or stack[home] != caller or by == LINK and names[at + 1] != "rare_outer":
             seen = " < ".join(map(evidence.kernel.name_at, stack))
             return Finding(
-                f"rare_outer was called by {evidence.kernel.name_at(call.parent)}, "
+                f"{called} was called by {evidence.kernel.name_at(call.parent)}, "
                 f"and {who} walked the stack{' by its frame records' if by == LINK else ''}. "
                 f"The walk must show {gate}, {'rare_outer ' if by == LINK else ''}and "
                 f"{patched or 'that caller'}; it showed {seen}", seq=walk[0].seq)
@@ -284,6 +296,19 @@ def left_once(evidence: Evidence) -> Finding | None:
                        "called at its entry and at its return, once each", mistake=LEFT_TWICE,
                        seq=found[1].seq)
     return None
+
+
+def answered(*kinds: int) -> Callable[[Evidence], Finding | None]:
+    """Lab 6: the answers to questions of these kinds, by number in ANSWERS, are right."""
+    def check(evidence: Evidence) -> Finding | None:
+        for r in evidence.truth.rare:
+            kind, got, want, _ = r.v
+            if (r.addr == evidence.kernel.symbol("rare_answer") and kind in kinds and got != want):
+                names = [evidence.kernel.name_at(a) if a else "0" for a in (want, got)]
+                return Finding(f"{ANSWERS[kind]}: it must return {names[0]}, and returned "
+                               f"{names[1]}", seq=r.seq)
+        return None
+    return check
 
 
 def sizes(evidence: Evidence) -> Finding | None:

@@ -4,8 +4,8 @@ as evidence."""
 import random
 import re
 
-from grading.elf.elf import Kernel
-from grading.evidence.evidence import Filter, HandUser, Phase, User
+from grading.elf.elf import KERNEL_BASE, Kernel, Site
+from grading.evidence.evidence import Filter, HandUser, Phase, Spoilt, User
 from grading.machine.hold import interleaved
 from grading.machine.machine import Run
 from grading.session.session import GLOBS, WORKLOAD_SECONDS, Session, filters, make_filter
@@ -56,6 +56,7 @@ class GraphSession(Session):
             with machine.observer.ordering():
                 self._graph(machine, "trace 2", rng.getrandbits(64), [User("", chosen)])
                 self._kept(machine)
+            self._later_user(machine)
         else:
             self._quiet(machine, f"mkdir {INSTANCE.rstrip('/')}")
             with machine.observer.ordering():
@@ -81,6 +82,8 @@ class GraphSession(Session):
                 machine.console.command("rare", WORKLOAD_SECONDS)
         elif e.lab == 6 and e.smp > 1:
             self._leave_twice(machine)
+        elif e.smp > 1:
+            self._graph_call(machine, rng)
 
     def _graph(self, machine: Run, name: str, seed: int, users: list[User],
                rewritten: str = "") -> None:
@@ -123,6 +126,40 @@ class GraphSession(Session):
                      "echo nop > current_tracer", "echo 1 > options/sleep-time",
                      "echo > set_ftrace_filter"):
             self._quiet(machine, line)
+
+    def _later_user(self, machine: Run) -> None:
+        """Lab 5: a thread sleeps in a call that a user traces. Before it wakes, that user is
+        unregistered, and another one is registered, for another function."""
+        observer = machine.observer
+        self._say("a user is registered while an earlier user's call sleeps")
+        self._quiet(machine, "echo sleep_ns > set_ftrace_filter")
+        self._quiet(machine, "echo function_graph > current_tracer")
+        job = self._asleep(machine, f"sleep {FOR_EVER}")
+        first = observer.written()
+        with observer.recording():
+            self._quiet(machine, f"echo nop > current_tracer; echo {BEFORE} > set_ftrace_filter")
+            self._quiet(machine, "echo function_graph > current_tracer")
+            machine.console.command(f"kill {job}; wait", WORKLOAD_SECONDS)
+            self._quiet(machine, "echo nop > current_tracer; echo > set_ftrace_filter")
+        self._evidence.slot_again = (first, observer.written())
+
+    def _graph_call(self, machine: Run, rng: random.Random) -> None:
+        """Lab 5: overwrite the nop at ftrace_graph_call. The kernel must notice it when a user is
+        registered. This comes last, because such a kernel starts no further tracer."""
+        e, address = self._evidence, self._kernel.symbol("ftrace_graph_call")
+        stub = self._kernel.function_at(address)
+        if not stub:
+            return
+        self._say("another word at ftrace_graph_call")
+        nop = self._kernel.word(address)
+        e.spoilt = was = Spoilt(Site(address, stub, nop, nop),
+                                self._kernel.isa.idle(rng.getrandbits(30)), rng.getrandbits(64))
+        machine.write(self._machine.load_address() + address - KERNEL_BASE,
+                      was.word.to_bytes(4, "little"))
+        with self._recorded(machine, was):
+            was.printed = machine.console.command("echo function_graph > current_tracer")
+            was.text = self._text(machine)
+            was.output = self._workload(machine, was.seed)
 
     def _enabled(self, machine: Run, phase: Phase) -> None:
         phase.text = self._text(machine)

@@ -203,7 +203,7 @@ class Swept(unittest.TestCase):
     def test_a_walk_that_ends_elsewhere(self) -> None:
         """Each entry of a walk is changed, from the tracer's function on; and the two tracers'
         walks get different callers."""
-        for who, (_, gate, by, _) in enumerate(rare.WALKS):
+        for who, (_, gate, by, *_) in enumerate(rare.WALKS):
             for further in range(3 if by == rare.LINK else 2):
                 e = self.forged()
                 walk, at = self.walk(e, who)
@@ -221,15 +221,22 @@ class Swept(unittest.TestCase):
 
     def walk(self, e: Evidence, who: int) -> tuple[list[Record], int]:
         """The walk's records, and the index of the one in the tracer's assembly."""
-        _, gate, by, _ = rare.WALKS[who]
+        _, gate, by, *_ = rare.WALKS[who]
         walk = rare._walks(e)[who]
         return walk, next(n for n, r in enumerate(walk)
                           if e.kernel.name_at(r.v[by] - 4).startswith(f"{gate}+"))
 
+    def test_an_answer_that_is_wrong(self) -> None:
+        for kind, words in enumerate(rare.ANSWERS):
+            e = self.forged()
+            r = next(r for r in self.rare(e, "rare_answer") if r.v[0] == kind)
+            self.word(e, r, 1, 0x1234)
+            self.sees(rare.answered(kind), e, words)
+
     def test_handlers_that_walk_no_stack(self) -> None:
         e = self.forged()
         e.truth.rare = [r for r in e.truth.rare if r.addr != e.kernel.symbol("rare_walk")]
-        self.sees(rare.walks, e, "0 of these 3 walks were seen")
+        self.sees(rare.walks, e, "0 of these 4 walks were seen")
 
     def test_a_registration_that_is_not_refused(self) -> None:
         for n, words in enumerate(

@@ -2,7 +2,8 @@
  * rare: actions of function_graph users and of traced functions that the workload never performs.
  *
  * 1. A handler calls a traced function itself.
- * 2. The handlers walk the stack, and so does another op of the same function.
+ * 2. The handlers walk the stack, and so does another op of the same function; a handler walks it
+ *    after a tail call; a walk asks for a thread without a shadow stack (lab 6).
  * 3. A user reserves entry data of all sizes, until the shadow stack is full; two users share one
  *    filter (lab 6).
  * 4. A registration is refused.
@@ -12,7 +13,8 @@
  * `rare leave` does another thing alone: two CPUs unregister one user (lab 6).
  *
  * The program checks nothing. It passes data to rare_walk(), rare_data(), rare_room(),
- * rare_refused(), rare_stack() and rare_left() in registers, for an observer of the processor.
+ * rare_refused(), rare_answer(), rare_stack() and rare_left() in registers, for an observer of the
+ * processor.
  */
 #include "app.h"
 
@@ -160,6 +162,36 @@ static notrace void walk_op(unsigned long ip, unsigned long parent_ip, struct ft
 	walk_stack();
 }
 
+static notrace int say_yes(struct ftrace_graph_ent *trace, struct fgraph_ops *gops,
+			   struct ftrace_regs *regs)
+{
+	return 1;
+}
+
+static bool walked;
+
+static notrace void walk_first_return(struct ftrace_graph_ret *trace, struct fgraph_ops *gops,
+				      struct ftrace_regs *regs)
+{
+	if (!walked)
+		walk_stack();
+	walked = true;
+}
+
+/* Ends in a tail call of rare_outer. */
+void rare_jump(void);
+
+static int handler_walks_after_a_tail_call(void)
+{
+	int err = begin(say_yes, walk_first_return, "rare_[jo]u*");
+
+	walked = false;
+	if (!err)
+		rare_jump();
+	end();
+	return err;
+}
+
 /* This op is registered first, so it is called after function_graph's op. */
 static int handlers_walk(void)
 {
@@ -173,8 +205,29 @@ static int handlers_walk(void)
 	end();
 	unregister_ftrace_function(&older);
 	ftrace_filter_free(&older.filter);
-	return err;
+	return err ?: handler_walks_after_a_tail_call();
 }
+
+#if STAGE >= 6
+enum answered { REPLACED, ANOTHER, BEYOND };
+
+__attribute__((noipa)) static notrace void rare_answer(enum answered what, unsigned long got,
+						       unsigned long wanted)
+{
+	barrier();
+}
+
+/* No user is registered, so this thread has no shadow stack. */
+static int walk_without_a_stack(void)
+{
+	unsigned long replaced = (unsigned long)return_to_handler,
+		      another = (unsigned long)rare_outer;
+
+	rare_answer(ANOTHER, ftrace_graph_ret_addr(current, another, 0), another);
+	rare_answer(REPLACED, ftrace_graph_ret_addr(current, replaced, 0), replaced);
+	return 0;
+}
+#endif
 
 /* ---- 3. ---- */
 
@@ -208,6 +261,7 @@ static notrace void find(struct ftrace_graph_ret *trace, struct fgraph_ops *gops
 	void *found = fgraph_retrieve_data(gops->idx, &size);
 
 	rare_data(requested, reserved, found, size);
+	rare_answer(BEYOND, (unsigned long)fgraph_retrieve_parent_data(gops->idx, NULL, 2), 0);
 }
 
 static int data_of_all_sizes(void)
@@ -450,7 +504,10 @@ END("rare_e")
 TRACED("rare_f")
 VALUE("6") OFF
 "	ret\n"
-END("rare_f"));
+END("rare_f")
+TRACED("rare_jump")
+JUMP "rare_outer\n"
+END("rare_jump"));
 
 __attribute__((noipa)) static notrace void rare_stack(struct shadow_frame *top, unsigned long *free,
 						      unsigned long depth)
@@ -508,7 +565,8 @@ int main(int argc, char **argv)
 #endif
 	err = handlers_call() ?: handlers_walk();
 #if STAGE >= 6
-	err = err ?: data_of_all_sizes() ?: all_there_is_room_for() ?: filter_of_two();
+	err = err ?: walk_without_a_stack() ?: data_of_all_sizes();
+	err = err ?: all_there_is_room_for() ?: filter_of_two();
 #endif
 	err = err ?: no_stub_left() ?: registered_twice() ?: leave();
 	mutex_unlock(&alone);

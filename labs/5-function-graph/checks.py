@@ -3,14 +3,16 @@ grading/checks/graph_checks.py."""
 
 from __future__ import annotations
 
+import re
+
 from grading.checks import faults, graph_checks
-from grading.checks.checks import (all_of, lives, named, of_kind, only_selected, right_arguments,
-                                   right_result, synchronised, traced, word_in)
+from grading.checks.checks import (all_of, foreign, lives, named, of_kind, only_selected,
+                                   right_arguments, right_result, synchronised, traced, word_in)
 from grading.checks.console_checks import lives_and_traces, nested_as_expected
 from grading.checks.entry import handler_arguments
 from grading.checks.frames import (NOT_ASKED, ended_without_stack, frames_kept,
                                    patched_if_wanted)
-from grading.evidence.evidence import Evidence
+from grading.evidence.evidence import Evidence, between, expected_run
 from grading.evidence.finding import Defect, Finding
 from grading.checks.graph_checks import (RESULT, STACK, at_rest, comes_home, depth, durations,
                                          entries_end, frames_fit, frames_out, link_replaced,
@@ -21,7 +23,7 @@ from grading.checks.order import stacks_in_time, user_in_time
 from grading.checks.rare import left, own_calls, refused, walks
 from grading.checks.registers import found_as_left
 from grading.checks.schedule_checks import PLAYED, TRACER, returns_under_schedules
-from grading.session.graph_session import GraphSession
+from grading.session.graph_session import BEFORE, GraphSession
 from grading.stimulus.schedules import Change
 from grading.checks.seen import (ANYTHING_RETURNED, BETWEEN, FRAMES_OUT, INTERRUPTED, POWERED_OFF,
                                  TEXT_AT_BOOT, TEXT_AT_END, arguments, batches, called,
@@ -89,6 +91,49 @@ def ended(evidence: Evidence) -> str:
         and evidence.truth.handlers else "")
 
 
+def later_user(evidence: Evidence) -> Finding | None:
+    """A user that is registered after a call was entered is not called at its return."""
+    if told := between(evidence.truth.users, *evidence.slot_again):
+        return Finding(
+            "a thread slept in sleep_ns, which a user traced. That user was unregistered, and "
+            f"another one was registered, for {BEFORE} only. Then sleep_ns returned, and "
+            f"{evidence.kernel.name_at(told[0].addr)} ran, a handler of the later user: the frame "
+            "has another user's birth", seq=told[0].seq)
+    if not between(evidence.truth.handlers, *evidence.slot_again):
+        return Finding("a thread slept in sleep_ns, which a user traced. That user was "
+                       "unregistered, and sleep_ns did not return through return_to_handler")
+    return None
+
+
+def graph_call_refused(evidence: Evidence) -> Finding | None:
+    """With several CPUs ftrace_graph_call gets another word. A user is refused then, once, and the
+    word is left alone."""
+    was, kernel, where = evidence.spoilt, evidence.kernel, "ftrace_graph_call held another word"
+    if evidence.smp == 1:
+        return None
+    if not was or not was.text:
+        return Finding("the boot ended before the harness had overwritten ftrace_graph_call")
+    address = was.site.address
+    if word_in(kernel, was.text, address) != was.word:
+        return Finding(f"{where} than the nop, and it was overwritten when a user was registered",
+                       address=address)
+    if "(ENODEV)" not in was.printed:
+        return Finding(f"{where} than the nop, and a user was registered: that must fail with "
+                       f"ENODEV. The shell printed '{was.printed.strip()}'")
+    report = re.findall(rf"at {address:#x} \(error .*\n.*expected +([0-9a-f]+)", was.printed)
+    if report != [f"{was.site.rest:08x}"]:
+        return Finding(
+            f"{where} than the nop, and a user was refused. The kernel must report this once, with "
+            f"the nop, {was.site.rest:08x}, as the expected word; it reported {len(report)} times"
+            f"{', with ' if report else ''}{' and '.join(report)}")
+    if changed := foreign(kernel, kernel.differing(was.text, evidence.rest_text), set()):
+        return Finding(f"{where}, a user was refused, and text was changed at "
+                       f"{kernel.name_at(changed[0])}")
+    if (want := expected_run(was.seed, evidence.smp).line) not in was.output:
+        return Finding(f"{where}, a user was refused, and then the workload did not print '{want}'")
+    return None
+
+
 MISTAKES = {
     RESULT: "return_to_handler does not preserve a result register",
     STACK: "return_to_handler does not restore sp",
@@ -124,12 +169,12 @@ CHECKS = {
     "returned": something_returned,
     "life": all_of(frames_fit, lives),
     "off": all_of(named(at_rest, _call_left), words_stored),
-    "filter": only_selected,
+    "filter": all_of(only_selected, graph_call_refused),
     "arguments": named(
         all_of(right_arguments, right_result, registers_given_back, found_as_left,
                handler_arguments), _result),
-    "handler": named(all_of(through_handler, link_replaced, patched_if_wanted, own_calls, refused),
-                     entries_end),
+    "handler": named(all_of(through_handler, link_replaced, patched_if_wanted, own_calls, refused,
+                            later_user), entries_end),
     "home": named(all_of(comes_home, left, walks, frames_kept, whole), _passed, _entered,
                   of_kind(Defect.WENT_ELSEWHERE, "return-to-wrong-place")),
     "one CPU": named(three_agree, entries_end, depth),

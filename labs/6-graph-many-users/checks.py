@@ -30,8 +30,8 @@ from grading.checks.graph_checks import (at_rest, at_return, comes_home, depth, 
 from grading.checks.integrity import as_linked, words_stored
 from grading.checks.order import (SLOTS, dead_or_unused, shortcut_in_time, stacks_in_time,
                                   stamp_first, users_in_time)
-from grading.checks.rare import (LEFT_TWICE, WRONG_SIZE, filter_of_two, leavers, left, left_once,
-                                 own_calls, refused, room, sizes, walks)
+from grading.checks.rare import (LEFT_TWICE, PANICS, WRONG_SIZE, answered, filter_of_two, leavers,
+                                 left, left_once, own_calls, refused, room, sizes, walks)
 from grading.checks.registers import found_as_left
 from grading.checks.schedule_checks import PLAYED, returns_under_schedules
 from grading.machine.observer import Record
@@ -358,7 +358,8 @@ def home(evidence: Evidence) -> Finding | None:
     """Each call returns to its caller; this is also judged if the boot ended early."""
     return comes_home(evidence) or left(evidence) or (
         None if evidence.why else through_handler(evidence) or link_replaced(evidence)
-        or walked(evidence) or walks(evidence) or frames_kept(evidence))
+        or walked(evidence) or walks(evidence) or answered(0, 1)(evidence)
+        or frames_kept(evidence))
 
 
 def _last_forgotten(evidence: Evidence, finding: Finding) -> str:
@@ -383,6 +384,8 @@ def ended(evidence: Evidence) -> str:
     of_pc, of_link = (re.split("[+.]", evidence.kernel.name_at(a))[0]
                       for a in (fault.pc, fault.link))
     asked = fault.access == "read" and of_pc in ("update_graph_ops", "wanted")
+    if fault.access == "read" and of_pc in PANICS:
+        return PANICS[of_pc]
     return ("slot-not-cleared"
             if asked or fault.access == "execution" and of_link == "ftrace_graph_func" else "")
 
@@ -409,6 +412,8 @@ MISTAKES = {
     WRONG_SIZE: "a user's entry data do not have the size that it asked for",
     SLOTS: "after a user is unregistered, fgraph_slots is not one more than the last slot in use",
     LEFT_TWICE: "a user that is unregistered already is unregistered again",
+    "walk-without-a-stack": "a stack walk reads the shadow stack of a thread that has none",
+    "beyond-the-outermost": "entry data are looked for beyond the outermost frame",
     "seventeenth-user": "one user too many is not refused with ENOSPC",
 }
 ADVICE = {"walk-ends-at-the-handler", "first-users-filter-only", "stamp-after-slots"}
@@ -492,7 +497,7 @@ CHECKS = {
     "values": all_of(values, durations),
     "sixteen": named(all_of(sixteen, patched_if_wanted, own_calls, refused), _last_forgotten),
     "reverse": reverse,
-    "data": all_of(kept, room_given_back, sizes, room, whole),
+    "data": all_of(kept, room_given_back, sizes, room, answered(2), whole),
     "leaving": all_of(leaver_left, slot_again, filter_of_two, left_once, users_in_time, stamp_first,
                       shortcut_in_time, dead_or_unused, stacks_in_time),
     "schedules": all_of(as_linked, words_stored, returns_under_schedules),
