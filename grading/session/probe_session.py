@@ -66,7 +66,8 @@ class ProbeSession(Session):
     def _overwritten(self, machine: Run) -> None:
         """The harness overwrites an instruction when its breakpoint is to be written, and its
         breakpoint when the instruction is to be written back. At the end both are as they were."""
-        at, insn = probes.steps(self._kernel).start, self._kernel.word(probes.steps(self._kernel)[0])
+        at = probes.steps(self._kernel).start
+        insn = self._kernel.word(at)
         self._say("other words in the place of a breakpoint")
         with self._part(machine, "overwritten"):
             first = machine.observer.written()

@@ -12,8 +12,8 @@
  *	probe nested		a handler, a tracer's callback and an interrupt in it reach a probed
  *				instruction
  *	probe traps		interrupts and faults in a slot
- *	probe stale		a breakpoint that was removed after a CPU had hit it, and one that is
- *				no probe's
+ *	probe stale		a breakpoint that was removed after a CPU had hit it; and one that
+ *				is no probe's
  *	probe returns SEED	kretprobes: values, callers, too many calls, calls that are not
  *				wanted
  *	probe patches		live patches, in either order

@@ -447,7 +447,8 @@ MISTAKES = {
     "later-ops-not-asked": "the ops after the first one that does not select a function are not "
     "asked",
     "one-op-only": "if two ops select a function, only one of them is called",
-    "nobodys-function-taken": "a function that no op has is taken for one whose pc an op may change",
+    "nobodys-function-taken": "a function that no op has is taken for one whose pc an op may "
+    "change",
     "graph-not-told": "function_graph does not trace a module that is loaded while it is on",
     "request-forgotten": "a :mod: request is not applied when its module is loaded",
     "gone-without-a-grace-period": "records are removed while a CPU may be in a trampoline or "

@@ -1205,7 +1205,8 @@ CHECKS = {
     "four CPUs": lambda e: counted(e, ALL) or counted(e, GOING) or came_and_went(e),
     "nested": nested,
     "returns": all_of(returns, counts_atomically, refused_in("returns")),
-    "patched": all_of(nothing_left, patched, all_at_once, waited_for, in_progress, refused_in("patches")),
+    "patched": all_of(nothing_left, patched, all_at_once, waited_for, in_progress,
+                      refused_in("patches")),
     "schedules": all_of(as_linked, probes_under_schedules, patches_under_schedules),
 }
 
