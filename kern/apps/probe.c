@@ -915,11 +915,14 @@ static int in_progress(void)
 	return err;
 }
 
-/* An error, and @count functions are not in the table. Return: they are. */
+/*
+ * @err: the result of an attempt that must fail. Return: it failed, and one of its @count functions
+ * is in the table.
+ */
 static bool was_refused(enum refused what, int err, const struct klp_func *funcs, size_t count)
 {
-	bool left = err && count &&
-		    klp_within((unsigned long)funcs, (unsigned long)(funcs + count));
+	const unsigned long start = (unsigned long)funcs;
+	bool left = err && count && klp_within(start, (unsigned long)(funcs + count));
 
 	probe_said(SAID_REFUSED, what, err);
 	probe_said(SAID_LEFT, what, left);
@@ -943,7 +946,9 @@ static notrace bool changes_nothing(struct kprobe *p, struct kprobe_regs *regs)
 	return false;
 }
 
-/* Return: each left the table as it was. If not, a change of the table may never end. */
+/*
+ * Return: each left the table as it was. If not, the next change of the table may never end.
+ */
 static bool refused_patches(void)
 {
 	static struct kprobe taken;
