@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from grading.elf.elf import Kernel
 from grading.machine.gdbstub import Stub
 from grading.machine.machine import Run
-from grading.truth.truth import PATTERN_BACK, PATTERN_CALL
+from grading.truth.truth import PATTERN_BACK, PATTERN_CALL, PATTERN_TRACER, ordered_code
 
 MOST = 1000  # steps of one call; a call that takes more does not return
 PC = 32  # the stub's number; other registers have the instructions' numbers
@@ -35,6 +35,9 @@ class _Call:
         self._kernel, self._stub, self._seen, self._traced = kernel, stub, seen, traced
         self._sp = kernel.isa.sp
         self._own = (kernel.symbol("__ftrace_text_start"), kernel.symbol("__ftrace_text_end"))
+        self._file = ordered_code(kernel)
+        # where the code of the file may go to
+        self._ways = {kernel.symbol(PATTERN_BACK), kernel.symbol(PATTERN_TRACER) if traced else 0}
 
     def run(self) -> bool:
         """Step until the call returns. False: it did not return."""
@@ -55,11 +58,18 @@ class _Call:
         if now[self._sp] % 16:
             self._found(before, UNALIGNED,
                         f"makes sp {now[self._sp]:#x}, which is not a multiple of 16")
+        if self._handed_in(before[PC]) and not self._handed_in(now[PC]) and now[
+                PC] not in self._ways:
+            self._found(before, "", f"goes to {self._kernel.name_at(now[PC])}. It must go to the "
+                        "callback, while a tracer is on, and back, and nowhere else")
         for number in self._kernel.isa.reserved:
             if now[number] != before[number]:
                 self._found(
                     before, TOUCHED,
                     f"changes {self._kernel.isa.names[number]}, which the tracer must not change")
+
+    def _handed_in(self, address: int) -> bool:
+        return any(lo <= address < hi for lo, hi in self._file)
 
     def _found(self, before: list[int], mistake: str, what: str) -> None:
         if not self._seen.why:

@@ -54,9 +54,11 @@ MODULES = ("ftrace_module_enable", "ftrace_add_table", "ftrace_module_release",
 ORDERED_CODE = ((("kern/ftrace/graph/fgraph_one.c", "kern/ftrace/graph/fgraph.c",
                   "kern/ftrace/graph/shadow_frame.c"),
                  ("memcpy", "memset")), (("kern/ftrace/ops/ops.c", "kern/ftrace/core/hash.c"), ()),
-                (("kern/ftrace/core/patch.c",), ()))
+                (("kern/ftrace/core/patch.c",), ()),
+                (("kern/ftrace/riscv64/mcount.S", "kern/ftrace/arm64/mcount.S"), ()))
 # Variables that events load while another CPU may store into them.
-ORDERED_DATA = {"fgraph_stamp": 8, "fgraph_slots": 8, "fgraph_array": 128, "ftrace_graph_dead": 1}
+ORDERED_DATA = {"ftrace_trace_function": 8, "fgraph_stamp": 8, "fgraph_slots": 8,
+                "fgraph_array": 128, "ftrace_graph_dead": 1}
 REGS_WORDS = 14  # of struct ftrace_regs
 # as mask of changed registers: the observer had no earlier values to compare with
 KEPT_NOTHING = (1 << 64) - 1
@@ -246,7 +248,7 @@ def _always(kernel: Kernel) -> dict[int, str]:
 
 @cache
 def ordered_code(kernel: Kernel) -> list[tuple[int, int]]:
-    """The address ranges of code whose stores are logged; none in labs 1 and 2."""
+    """The address ranges of code whose stores are logged."""
     own, helpers = next(((code, helpers) for files, helpers in ORDERED_CODE
                          if (code := kernel.code_of(*files))), ([], ()))
     return own + [kernel.extent(name) for name in helpers
