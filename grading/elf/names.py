@@ -30,7 +30,7 @@ EVERY = (*WORKLOAD, *_names("""_text _etext _end __irqentry_text_start __ftrace_
     sleep_ns do_idle memcpy memcmp memset"""))
 MCOUNT = _names("""_mcount function_trace_op ftrace_trace_function registers_call registers_out
     registers_tracer registers_back""")
-LOOKUP = _names("lookup_rec lookup_rec_range app_main_lookup")
+LOOKUP = _names("lookup_rec lookup_rec_range app_main_lookup lookup_later")
 RECORDS = _names("ftrace_records ftrace_record_count")
 PATCHING = _names("""ftrace_batch_begin ftrace_batch_end text_alias_open text_alias_close
     arch_sync_all ftrace_stubs ftrace_caller ftrace_call ftrace_set_filter ftrace_filter_commit""")
