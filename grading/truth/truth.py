@@ -41,6 +41,7 @@ BATCH_STEPS = ("text_alias_open", "text_alias_close", "arch_sync_all")
 PATCHERS = ("ftrace_make_call", "ftrace_make_nop", "ftrace_modify_call", "ftrace_init_nop",
             "ftrace_update_ftrace_func")
 ENCODER = ("insn_call", "registers_word")
+HASH = ("ftrace_hash_add", "ftrace_hash_search", "entry_counted")
 TRAMPOLINE_ENCODER, TRAMPOLINE_READER = "trampoline_encode", "trampoline_target"
 # of kern/apps/trampolines.c: what each call of these two had to do with
 TRAMPOLINE_WORDS = "trampolines_seen"
@@ -208,7 +209,7 @@ def _questions(kernel: Kernel) -> dict[int, str]:
              ("registers_encoded", ENCODER), ("trampolines_made", (TRAMPOLINE_ENCODER,)),
              ("trampolines_followed", (TRAMPOLINE_READER,)), ("entry_own_filter",
                                                               ("ftrace_set_filter",)),
-             *((app, ("register_ftrace_function",))
+             ("entry_hash", HASH), *((app, ("register_ftrace_function",))
                for app in ("entry_clash", "entry_fill", "entry_disabled")))
     calls = [(a, name) for app, names in asked for name in names
              for a in returns.calls_to(kernel, name, kernel.extent(app))]
