@@ -35,7 +35,8 @@ WALK, DIRECT, FPROBE = ("kern/ftrace/graph/fgraph_one_walk", "kern/ftrace/trace/
 HIDDEN = ((5, WALK), (6, DIRECT), (7, DIRECT), (8, DIRECT), (8, FPROBE))
 CONTENTS = ("docs/index.md", "docs/mkdocs.yml")  # a line for each page
 INSTRUCTORS = re.compile(
-    r"labs/(?!\d+-[^/]+/(?!wrong/|equivalent$)|(student|staff|begun|handed_in)\.mk$|begun\.py$)|"
+    r"labs/(?!\d+-[^/]+/(?!wrong/|equivalent$|promises\.toml$)|"
+    r"(student|staff|begun|handed_in)\.mk$|begun\.py$)|"
     r"grading/(tests/|classroom/|"
     r"selftest/(edits|wrong|mutants|mutations|class_of|handed_out)\.py$)|"
     r"\.ci/run$|docs/(add|instructors|platforms)\.md$|"

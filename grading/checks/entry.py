@@ -11,7 +11,7 @@ from grading.evidence.evidence import Evidence, between, once
 from grading.evidence.finding import Finding
 from grading.machine.observer import Record
 from grading.truth.returns import HANDLERS
-from grading.truth.truth import HANDS, MOST_FRAME, Call
+from grading.truth.truth import HANDS, HASH, MOST_FRAME, Call
 
 MASK = (1 << 64) - 1
 STUBS = 32  # FTRACE_OPS_MAX
@@ -288,3 +288,22 @@ def disabled_left_alone(evidence: Evidence) -> Finding | None:
                 said + f"register_ftrace_function returned {answer.v[0] & 0xFFFFFFFF:#x}, and must "
                 "return 0: the op is registered without that function", seq=question.seq)
     return None
+
+
+def hash_right(evidence: Evidence) -> Finding | None:
+    """A hash has the functions that were put into it, and counts each once. kern/apps/entry.c puts
+    each into it twice, and looks for others, too."""
+    added, asked = set[int](), evidence.truth.asked(*HASH)
+    said = "functions that belong into the last slot were put into a hash, each twice. "
+    for name, question, answer in asked:
+        offset = question.v[1] & 0xFFFFFFFF
+        if name == HASH[0]:
+            added.add(offset)
+        elif name == HASH[2] and question.v[0] != len(added):
+            return Finding(f"{said}Its count must be {len(added)}, and is {question.v[0]}",
+                           seq=question.seq)
+        elif name == HASH[1] and bool(answer.v[0] & 0xFF) != (offset in added):
+            return Finding(f"{said}ftrace_hash_search for "
+                           f"{'one of them' if offset in added else 'another function'} returned "
+                           f"{str(offset not in added).lower()}", seq=question.seq)
+    return None if asked else Finding("no function was put into a hash")

@@ -23,6 +23,7 @@ from qemu.machine import ROOT, WITH_US
 
 # it runs the tool as the build does, in a sandbox, and checks its output
 MKRECORDS = ROOT / "kern/ftrace/tools/mkrecords.py"
+CRASHED = 2  # its exit status if the tool ended with a signal
 PROGBITS, SYMTAB, STRTAB = 1, 2, 3
 
 
@@ -49,8 +50,8 @@ class Calls:
     # decoys that are calls -> the distance of their target from _mcount
     beside: dict[int, int] = field(default_factory=dict)
 
-    def elf(self, arch: str) -> bytes:
-        return elf(arch, self.words, {"_mcount": self.mcount})
+    def elf(self, arch: str, more: int = 0) -> bytes:
+        return elf(arch, self.words, {"_mcount": self.mcount}, more=more)
 
 
 def calls(arch: str, seed: int, count: int = 60) -> Calls:
@@ -76,8 +77,10 @@ def calls(arch: str, seed: int, count: int = 60) -> Calls:
         at = places.pop()
         put(at, [word ^ other for word, other in zip(isa.mcount_words(at, made.mcount), bits)],
             what)
-    for by in (-4096, -8, -4, 4, 8, 4096):
+    far = [1 << n for n in range(16, 32 if isa.pair else 28)]  # an upper bit of the offset
+    for by in (-4096, -8, -4, 4, 8, 4096, *far):
         at = places.pop()
+        by = -by if by in far and at <= made.mcount else by  # the other way, so that it is in reach
         made.beside[put(at, isa.mcount_words(at, made.mcount + by),
                         f"a call to _mcount{by:+d}")] = by
     if isa.pair:
@@ -91,9 +94,10 @@ def calls(arch: str, seed: int, count: int = 60) -> Calls:
 
 
 def elf(arch: str, words: list[int], others: dict[str, int] | None = None,
-        entries: Sequence[int] = ()) -> bytes:
+        entries: Sequence[int] = (), more: int = 0) -> bytes:
     """The ELF file of a linked kernel with this text, the usual symbols and `others` at these
-    offsets, and patchable entries at `entries`."""
+    offsets, and patchable entries at `entries`. `more`: bytes that text has by its section's header
+    and the file does not have."""
     text = struct.pack(f"<{len(words)}I", *words)
     symbols, strings = bytes(24), b"\0"
     for name, value in {"_text": 0, "__ftrace_text_start": 0, "__ftrace_text_end": 4,
@@ -110,8 +114,8 @@ def elf(arch: str, words: list[int], others: dict[str, int] | None = None,
     for title, kind, flags, address, data in sections:
         at = names.index(b"\0" + title.encode() + b"\0") + 1
         link, info, size = (4, 1, 24) if kind == SYMTAB else (0, 0, 0)
-        headers += struct.pack("<IIQQQQIIQQ", at, kind, flags, address, 64 + len(body), len(data),
-                               link, info, 8, size)
+        headers += struct.pack("<IIQQQQIIQQ", at, kind, flags, address, 64 + len(body),
+                               len(data) + more * (title == ".text"), link, info, 8, size)
         body += data + bytes(-len(data) % 8)
     header = struct.pack("<16sHHIQQQIHHHHHH", b"\x7fELF\2\1\1", 2,
                          ENUM_E_MACHINE[ISAS[arch].elf_machine], 1, KERNEL_BASE, 0, 64 + len(body),
@@ -124,13 +128,19 @@ def by_hand(tool: Path, kernel: Path) -> str:
     return shlex.join([sys.executable, *(os.path.relpath(p) for p in (MKRECORDS, tool, kernel))])
 
 
-def table(tool: Path, kernel: bytes, file: Path) -> tuple[list[int], str]:
-    """The offsets in the table that the tool writes for this kernel, and its error message or ''.
-    The file and the table are kept."""
+def run(tool: Path, kernel: bytes, file: Path) -> subprocess.CompletedProcess[str]:
+    """Run the tool on this kernel, which is kept as `file`, with the table beside it."""
     file.write_bytes(kernel)
     done = subprocess.run([*WITH_US, sys.executable, MKRECORDS, tool, file], capture_output=True,
                           text=True, check=False)
     file.with_suffix(".S").write_text(done.stdout)
+    return done
+
+
+def table(tool: Path, kernel: bytes, file: Path) -> tuple[list[int], str]:
+    """The offsets in the table that the tool writes for this kernel, and its error message or ''.
+    """
+    done = run(tool, kernel, file)
     lines = done.stdout.partition("ftrace_records:")[2].partition(".section")[0].splitlines()
     found = [int(line.split()[1], 0) & 0xFFFFFFFF for line in lines
              if line.strip().startswith(".quad 0x")]

@@ -270,7 +270,8 @@ class Session:
                     self._alias(machine, f"in {phase.name}")
                 if self._evidence.lab >= 4:
                     phase.files["enabled_functions"] = console.command("cat enabled_functions")
-            with self._recorded(machine, phase) if self._evidence.lab >= 3 else nullcontext():
+            with (self._recorded(machine, phase) if self._evidence.lab >= 3 else
+                  machine.observer.ordering()):
                 phase.output = self._workload(machine, phase.seed)
                 if phase.filter:
                     self._quiet(machine, "echo 0 > tracing_on")

@@ -53,6 +53,10 @@ class Finds(Tool):
                                      ("riscv64", " || (word & 0xfffff) != 0x80e7", "",
                                       "not a jalr ra"), ("riscv64", "== k->mcount",
                                                          "- k->mcount <= 4", "_mcount+4"),
+                                     ("arm64", "word << 6) >> 4", "word << 10) >> 8",
+                                      "to _mcount"), ("riscv64", "(before & ~0xfffu)",
+                                                      "(before << 8 & ~0xfffffu) / 256",
+                                                      "to _mcount"),
                                      ("arm64", "word >> 26 == 0x25", "(word >> 26 & 31) == 5",
                                       "not a bl"), ("arm64", "word >> 26 == 0x25", "1",
                                                     "not a bl")):
@@ -68,6 +72,19 @@ class Finds(Tool):
             for decoys, missing in self.found(
                     source.replace("a + 4 <= text->sh_addr", "a + 4 < text->sh_addr"), arch):
                 self.assertEqual((decoys, len(missing)), ([], 1))
+
+
+class Survives(Tool):
+    def test_a_tool_that_reads_beyond_the_end_of_the_file_crashes(self) -> None:
+        source, was = SOURCE.read_text(), "word = word_at(k, text, a);"
+        self.assertIn(was, source)
+        direct = "word = *(uint32_t *)(k->image + text->sh_offset + (a - text->sh_addr));"
+        for now, status in ((was, 1), (direct, recordmcount.CRASHED)):
+            tool = self.tool(source.replace(was, now))
+            for arch in ARCHES:
+                cut = recordmcount.calls(arch, 0).elf(arch, more=1 << 30)
+                done = recordmcount.run(tool, cut, tool.with_suffix(".elf"))
+                self.assertEqual(done.returncode, status, done.stderr)
 
 
 class Sorts(Tool):

@@ -41,6 +41,7 @@ BATCH_STEPS = ("text_alias_open", "text_alias_close", "arch_sync_all")
 PATCHERS = ("ftrace_make_call", "ftrace_make_nop", "ftrace_modify_call", "ftrace_init_nop",
             "ftrace_update_ftrace_func")
 ENCODER = ("insn_call", "registers_word")
+HASH = ("ftrace_hash_add", "ftrace_hash_search", "entry_counted")
 TRAMPOLINE_ENCODER, TRAMPOLINE_READER = "trampoline_encode", "trampoline_target"
 # of kern/apps/trampolines.c: what each call of these two had to do with
 TRAMPOLINE_WORDS = "trampolines_seen"
@@ -54,9 +55,11 @@ MODULES = ("ftrace_module_enable", "ftrace_add_table", "ftrace_module_release",
 ORDERED_CODE = ((("kern/ftrace/graph/fgraph_one.c", "kern/ftrace/graph/fgraph.c",
                   "kern/ftrace/graph/shadow_frame.c"),
                  ("memcpy", "memset")), (("kern/ftrace/ops/ops.c", "kern/ftrace/core/hash.c"), ()),
-                (("kern/ftrace/core/patch.c",), ()))
+                (("kern/ftrace/core/patch.c",), ()),
+                (("kern/ftrace/riscv64/mcount.S", "kern/ftrace/arm64/mcount.S"), ()))
 # Variables that events load while another CPU may store into them.
-ORDERED_DATA = {"fgraph_stamp": 8, "fgraph_slots": 8, "fgraph_array": 128, "ftrace_graph_dead": 1}
+ORDERED_DATA = {"ftrace_trace_function": 8, "fgraph_stamp": 8, "fgraph_slots": 8,
+                "fgraph_array": 128, "ftrace_graph_dead": 1}
 # The assembly that is handed in, which may be interrupted between any two instructions: how many
 # frames a call has on the stack there. A frame has at most MOST_FRAME bytes; the handouts say so.
 ASSEMBLY = {"mcount.S": 1, "mcount_caller.S": 1, "caller.S": 1, "graph.S": 1, "graph_caller.S": 2}
@@ -216,7 +219,7 @@ def _questions(kernel: Kernel) -> dict[int, str]:
              ("registers_encoded", ENCODER), ("trampolines_made", (TRAMPOLINE_ENCODER,)),
              ("trampolines_followed", (TRAMPOLINE_READER,)), ("entry_own_filter",
                                                               ("ftrace_set_filter",)),
-             *((app, ("register_ftrace_function",))
+             ("entry_hash", HASH), *((app, ("register_ftrace_function",))
                for app in ("entry_clash", "entry_fill", "entry_disabled")))
     calls = [(a, name) for app, names in asked for name in names
              for a in returns.calls_to(kernel, name, kernel.extent(app))]
@@ -256,7 +259,7 @@ def _always(kernel: Kernel) -> dict[int, str]:
 
 @cache
 def ordered_code(kernel: Kernel) -> list[tuple[int, int]]:
-    """The address ranges of code whose stores are logged; none in labs 1 and 2."""
+    """The address ranges of code whose stores are logged."""
     own, helpers = next(((code, helpers) for files, helpers in ORDERED_CODE
                          if (code := kernel.code_of(*files))), ([], ()))
     return own + [kernel.extent(name) for name in helpers

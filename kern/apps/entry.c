@@ -2,17 +2,19 @@
  * entry: calls a traced function, entry_traced, with a pattern in every register (a
  * compiled function has few arguments), and registers ops in unusual ways:
  *
- * 1. One op overwrites every register that a callback may overwrite.
- * 2. The same op also changes every argument and the return address.
- * 3. Two ops: the first one called sets pc to return at once, the second one
+ * 1. Functions that all belong into the last slot of a hash are put into it twice, and
+ *    looked for.
+ * 2. One op overwrites every register that a callback may overwrite.
+ * 3. The same op also changes every argument and the return address.
+ * 4. Two ops: the first one called sets pc to return at once, the second one
  *    replaces the link.
- * 4. Two ops trace text_alias_close(), which a batch calls after it has written its
+ * 5. Two ops trace text_alias_close(), which a batch calls after it has written its
  *    sites.
- * 5. The filter of an op that may change pc gets another function.
- * 6. Two ops that may change pc get the same function: the first record's, then the
+ * 6. The filter of an op that may change pc gets another function.
+ * 7. Two ops that may change pc get the same function: the first record's, then the
  *    last record's.
- * 7. One op more is registered than there are stubs.
- * 8. An op gets a function whose record has FTRACE_FL_DISABLED.
+ * 8. One op more is registered than there are stubs.
+ * 9. An op gets a function whose record has FTRACE_FL_DISABLED.
  *
  * Only one run at a time: the ops are static.
  */
@@ -24,6 +26,7 @@ APP("", "call a traced function with a pattern in every register, for grading");
 #include "asm-ftrace/regs.h"
 #include "cpu.h"
 #include "errno.h"
+#include "hash.h"
 #include "lib/pattern.h"
 #include "ftrace_internal.h"
 
@@ -284,6 +287,43 @@ static int ready(void)
 	return err;
 }
 
+__attribute__((noipa)) static void entry_counted(uint32_t count)
+{
+	__asm__ volatile("" : : "r"(count));
+}
+
+/* The first half of the functions is put into the hash. All search from its last slot on. */
+__attribute__((noipa)) static void entry_hash(struct ftrace_hash *hash)
+{
+	uint32_t functions[8], offset = 0, last = (1u << (32 - hash->shift)) - 1;
+
+	for (unsigned i = 0; i < ARRAY_SIZE(functions); i++) {
+		do
+			offset += 4;
+		while (hash_slot(hash, offset) != last);
+		functions[i] = offset;
+	}
+	for (unsigned i = 0; i < ARRAY_SIZE(functions); i++)
+		ftrace_hash_add(hash, functions[i % (ARRAY_SIZE(functions) / 2)]);
+	entry_counted(hash->count);
+	for (unsigned i = 0; i < ARRAY_SIZE(functions); i++)
+		ftrace_hash_search(hash, functions[i]);
+	barrier(); /* as above */
+}
+
+static int hashed(void)
+{
+	struct ftrace_hash *hash;
+
+	mutex_lock(&ftrace_lock);
+	hash = ftrace_hash_new(8);
+	if (hash)
+		entry_hash(hash);
+	ftrace_hash_free(hash);
+	mutex_unlock(&ftrace_lock);
+	return hash ? 0 : -ENOMEM;
+}
+
 int main(int argc, char **argv)
 {
 	static struct mutex alone;
@@ -291,8 +331,8 @@ int main(int argc, char **argv)
 
 	mutex_lock(&alone);
 	set_disabled(false); /* if another op selected the function at the end of the last run */
-	err = with_pattern() ?: ready() ?: skipped() ?: own_filter() ?: clash() ?: fill() ?:
-	      disabled();
+	err = hashed() ?: with_pattern() ?: ready() ?: skipped() ?: own_filter() ?: clash() ?:
+	      fill() ?: disabled();
 	mutex_unlock(&alone);
 	return err ? complain(argv[0], "register_ftrace_function", -err) : 0;
 }

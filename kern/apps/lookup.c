@@ -1,7 +1,8 @@
 /*
  * lookup SEED: searches the table of records, in an order that the seed chooses:
  * for addresses of call sites, for addresses next to one, and for ranges with no,
- * one or many call sites. Nothing else in lab 2 searches the table.
+ * one or many call sites. Then two tables are added, as loaded text would do it: one
+ * without records, and one with three. Nothing else in lab 2 searches a table.
  */
 #include "app.h"
 #include "errno.h"
@@ -18,6 +19,15 @@ INLINE uint64_t next(uint64_t *random)
 	*random = *random * 6364136223846793005 + 1442695040888963407;
 	return *random >> 33;
 }
+
+/* The offsets are larger than those of the kernel's sites. */
+struct dyn_ftrace lookup_later[] = {
+	{.offset = 0x70000040}, {.offset = 0x70000044}, {.offset = 0x70000080},
+};
+static struct ftrace_table later = {.records = lookup_later,
+				    .end = lookup_later + ARRAY_SIZE(lookup_later)};
+/* There is no memory at the address of its records. */
+static struct ftrace_table empty = {.records = (void *)8, .end = (void *)8, .next = &later};
 
 INLINE unsigned long site(uint64_t *random)
 {
@@ -46,6 +56,21 @@ INLINE void look_up(uint64_t *random, unsigned long questions)
 	lookup_rec(ftrace_ip(&ftrace_records[ftrace_record_count - 1]) + 4);
 }
 
+INLINE void look_up_later(void)
+{
+	ftrace_kernel_table.next = &empty;
+	/* No call stands before the loop: its first instruction would count as an answer. */
+	for (unsigned i = 0; i < ARRAY_SIZE(lookup_later); i++) {
+		unsigned long ip = ftrace_ip(&lookup_later[i]);
+
+		lookup_rec(ip);
+		lookup_rec(ip + 8);
+		lookup_rec_range(ip - 8, ip);
+	}
+	lookup_rec_range(ftrace_ip(&ftrace_records[ftrace_record_count - 1]) + 1, ~0ul);
+	ftrace_kernel_table.next = NULL;
+}
+
 int main(int argc, char **argv)
 {
 	uint64_t random = argc > 1 ? strtoull(argv[1], NULL, 16) : 1;
@@ -53,6 +78,7 @@ int main(int argc, char **argv)
 	if (!ftrace_record_count)
 		return complain(argv[0], "the table of records", ENOENT);
 	look_up(&random, ftrace_record_count);
+	look_up_later();
 	return 0;
 }
 #else

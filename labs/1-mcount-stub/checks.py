@@ -14,6 +14,7 @@ from grading.checks.seen import (BETWEEN, OVERWRITTEN, POWERED_OFF, arguments, c
                                  ran, registers)
 from grading.evidence.evidence import Evidence, between, during
 from grading.evidence.finding import Finding
+from grading.machine.observer import Kind
 
 MISTAKES = {
     "argument-clobbered": "an argument register does not come back as it was",
@@ -33,8 +34,34 @@ MISTAKES = {
     "reserved-register-touched": "gp, tp or x18 is written",
     "address-taken-for-the-value": "op is the address of the variable, and not its value",
     "frame-pointer-for-parent": "parent_ip is the other word of the frame record",
+    "saved-in-a-global": "memory outside the stack is written",
 }
-ADVICE = {"saved-in-a-global", "traced-the-tracer"}  # the second is an error of the build
+ADVICE = {"traced-the-tracer"}  # it is an error of the build
+AT_ONCE = 16  # instructions of a call while no tracer is on: twice what is needed
+
+
+# ---- what _mcount may do besides the call of the callback ---------------------------
+
+def stores_outside(evidence: Evidence) -> Finding | None:
+    """A store of _mcount that is not on the stack: all CPUs and interrupts would share the word."""
+    store = next((r for r in evidence.truth.writes if r.kind == Kind.WRITE), None)
+    return Finding(f"{evidence.kernel.name_at(store.addr)} "
+                   f"({evidence.kernel.disassemble(store.addr)}) stores at {store.v[0]:#x}, which "
+                   "is not on the stack: another CPU, or an interrupt, stores there, too",
+                   seq=store.seq, mistake="saved-in-a-global") if store else None
+
+
+def calls_only_the_callback(evidence: Evidence) -> Finding | None:
+    """The handed-in assembly has no jump out of itself. (The build refuses an indirect call that is
+    not the callback's.)"""
+    kernel = evidence.kernel
+    for lo, hi in kernel.code_of(f"kern/ftrace/{kernel.arch}/mcount.S"):
+        for at in range(lo, hi, 4):
+            if (target := kernel.jumps_to(at)) and not lo <= target < hi:
+                return Finding(f"{kernel.name_at(at)} goes to {kernel.name_at(target)}. It must go "
+                               "to the callback, while a tracer is on, and back, and nowhere else",
+                               address=at)
+    return None
 
 
 # ---- called, or not ---------------------------------------------------------------
@@ -87,6 +114,29 @@ def silent_callback(evidence: Evidence) -> Finding | None:
     return None
 
 
+def loaded_once(evidence: Evidence) -> Finding | None:
+    """Each call of _mcount loads the pointer once, so what it calls is what it has compared."""
+    mcount, last = evidence.kernel.symbol("_mcount"), dict[tuple[int, ...], int]()
+    for r in sorted([*evidence.truth.trampolines, *evidence.truth.writes], key=lambda r: r.seq):
+        if r.kind == Kind.READ and last.get(r.context) == Kind.READ:
+            return Finding(f"{evidence.kernel.name_at(r.addr)} "
+                           f"({evidence.kernel.disassemble(r.addr)}) loads ftrace_trace_function a "
+                           "second time in the same call. Another CPU may have changed it since: "
+                           "call the value that you have compared", seq=r.seq)
+        if r.kind == Kind.READ or r.addr == mcount:
+            last[r.context] = r.kind
+    return None
+
+
+def returns_at_once(evidence: Evidence) -> Finding | None:
+    """The fewest instructions that a call took, as an interrupt may come in others."""
+    taken = min((call.landed.insns - call.insns for phase in evidence.off()
+                 for call in evidence.calls(phase) if call.landed), default=0)
+    return Finding(f"while no tracer was on, a call of _mcount took {taken} instructions: compare "
+                   "the pointer before you do anything else, and return"
+                   ) if taken > AT_ONCE else None
+
+
 def _for_nobody(evidence: Evidence, finding: Finding) -> str:
     return "stub-called-for-nobody" if evidence.truth.hits["ftrace_stub"] else ""
 
@@ -110,6 +160,8 @@ def ended(evidence: Evidence) -> str:
         return spoilt(evidence)
     if back_into(evidence, "_mcount"):
         return "return-address-lost"
+    if stores_outside(evidence):
+        return "saved-in-a-global"
     variable = evidence.kernel.symbol("ftrace_trace_function")
     if any(r.v[1] == variable for r in evidence.truth.traps):
         return "pointer-taken-for-the-function"  # the CPU tried to execute data
@@ -120,9 +172,10 @@ CHECKS = {
     "callback": named(something_traced, _wrong_way_round),
     "life": lives,
     "stub-called": stub_called,
-    "silent": named(silent_callback, _wrong_way_round, _for_nobody),
+    "silent": named(all_of(silent_callback, returns_at_once, loaded_once), _wrong_way_round,
+                    _for_nobody),
     "result": right_result,
-    "arguments": all_of(registers_kept, right_arguments),
+    "arguments": all_of(stores_outside, calls_only_the_callback, registers_kept, right_arguments),
     "one CPU": three_agree,
     "many CPUs": three_agree,
     "parents": named(all_of(callback_arguments, right_parents), _own_parents),

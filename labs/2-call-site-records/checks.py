@@ -116,6 +116,20 @@ def tool_finds(evidence: Evidence) -> Finding | None:
     return None
 
 
+def tool_survives(evidence: Evidence) -> Finding | None:
+    """The student's recordmcount does not crash on a file that ends before its text does."""
+    tool = _tool(evidence)
+    if not tool:
+        return None
+    made, file = recordmcount.calls(evidence.arch, evidence.seed), _given(evidence, "cut")
+    done = recordmcount.run(tool, made.elf(evidence.arch, more=1 << 30), file)
+    if done.returncode != recordmcount.CRASHED:
+        return None
+    return Finding("recordmcount was given a file that ends before its text does, and it crashed: "
+                   f"read from text only through word_at ({done.stderr.strip()})",
+                   by_hand=recordmcount.by_hand(tool, file))
+
+
 def table_sorted(evidence: Evidence) -> Finding | None:
     addresses = [a for a, _ in evidence.kernel.records()]
     for before, after in zip(addresses, addresses[1:]):
@@ -168,6 +182,16 @@ def list_complete(evidence: Evidence) -> Finding | None:
 # search needs
 STEP = 40
 RECORD_BYTES = 8
+LATER = 3  # records of the last table that kern/apps/lookup.c adds
+
+
+def _tables(evidence: Evidence) -> list[tuple[int, int]]:
+    """The records of all tables: the address of each one's site, and its own."""
+    first, later = map(evidence.kernel.symbol, ("ftrace_records", "lookup_later"))
+    added = [later + RECORD_BYTES * n for n in range(LATER if later else 0)]
+    return [*((site, first + RECORD_BYTES * n)
+              for n, (site, _) in enumerate(evidence.kernel.records())),
+            *((KERNEL_BASE + evidence.kernel.word(at), at) for at in added)]
 
 
 def lookups(evidence: Evidence) -> Finding | None:
@@ -177,19 +201,19 @@ def lookups(evidence: Evidence) -> Finding | None:
                    for r in evidence.truth.hits[name])
     pairs = [(name, question, answer)
              for (_, name, question), answer in zip(asked, evidence.truth.hits["answer"])]
-    table = [a for a, _ in evidence.kernel.records()]
+    table = _tables(evidence)
     if not evidence.why and pairs and all(not answer.v[0] for _, _, answer in pairs):
         return Finding("lookup_rec finds nothing: is first_at_or_after written?",
                        seq=pairs[0][1].seq)
-    wrong = [pair for pair in pairs if pair[2].v[0] != _right_answer(evidence, table, *pair[:2])]
+    wrong = [pair for pair in pairs if pair[2].v[0] != _right_answer(table, *pair[:2])]
     if wrong:
         by_one = any(
-            all(answer.v[0] == _right_answer(evidence, table, name, asked, off)
+            all(answer.v[0] == _right_answer(table, name, asked, off)
                 for name, asked, answer in wrong) for off in (1, -1))
-        return _wrong_answer(evidence, table, *wrong[0], "search-off-by-one" if by_one else "")
+        return _wrong_answer(table, *wrong[0], "search-off-by-one" if by_one else "")
     if evidence.why:
         return _unanswered(evidence, *asked[-1][1:]) if len(asked) > len(pairs) else None
-    if len(asked) != 3 * len(table) + 4 or len(pairs) != len(asked) or not table:
+    if len(asked) != 3 * len(table) + 5 or len(pairs) != len(asked) or not asked:
         return Finding(
             "not every lookup was made and returned: is the table empty, or did a search not end?")
     return _steps(evidence, pairs)
@@ -199,15 +223,12 @@ def _bounds(name: str, question: Record) -> tuple[int, int]:
     return question.v[0], question.v[1] if name == "lookup_rec_range" else question.v[0] + 1
 
 
-def _right_answer(
-    evidence: Evidence, table: list[int], name: str, question: Record, off: int = 0
-) -> int:
+def _right_answer(table: list[tuple[int, int]], name: str, question: Record, off: int = 0) -> int:
     """The address of the right record, or 0. `off`: the answer of a search that is wrong by this
     many records."""
     start, end = _bounds(name, question)
-    at = bisect_left(table, start) + off
-    return evidence.kernel.symbol(
-        "ftrace_records") + RECORD_BYTES * at if 0 <= at < len(table) and table[at] < end else 0
+    at = bisect_left(table, (start, 0)) + off
+    return table[at][1] if 0 <= at < len(table) and table[at][0] < end else 0
 
 
 def _asked(name: str, question: Record) -> str:
@@ -235,14 +256,16 @@ def _unanswered(evidence: Evidence, name: str, question: Record) -> Finding | No
     return None
 
 
-def _wrong_answer(evidence: Evidence, table: list[int], name: str, question: Record, answer: Record,
+def _wrong_answer(table: list[tuple[int, int]], name: str, question: Record, answer: Record,
                   mistake: str) -> Finding:
-    (start, _), found = _bounds(name, question), _right_answer(evidence, table, name, question)
-    at, asked = bisect_left(table, start), _asked(name, question)
+    (start, _), found = _bounds(name, question), _right_answer(table, name, question)
+    at, asked = bisect_left(table, (start, 0)), _asked(name, question)
+    kernels = len(table) - LATER
+    record = f"record {at}" if at < kernels else f"record {at - kernels} of the last table"
     gave = "NULL" if not answer.v[0] else "another record" if found else "a record"
     return Finding(
         f"{asked} returned {gave}, and must return " +
-        (f"record {at}, whose site is at {table[at]:#x}"
+        (f"{record}, whose site is at {table[at][0]:#x}"
          if found else "NULL: there is no such record"), seq=question.seq, mistake=mistake)
 
 
@@ -324,7 +347,7 @@ LISTED = once("line of available_filter_functions",
 CHECKS = {
     "found": named(of_the_build(something_recorded), _first_word, _counted_from_jalr),
     "life": lives,
-    "table": named(of_the_build(all_of(table_complete, tool_finds)), _missing),
+    "table": named(of_the_build(all_of(table_complete, tool_finds, tool_survives)), _missing),
     "sorted": named(of_the_build(all_of(table_sorted, tool_sorts)), _unsorted),
     "list": all_of(lookups, list_complete),
     "one CPU": three_agree,

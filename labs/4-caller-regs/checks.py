@@ -22,9 +22,9 @@ from grading.checks.checks import (all_of, argument, calls_while_on, every_site,
                                    wrong_argument)
 from grading.checks.console_checks import lives_and_traces, printed_as_expected
 from grading.checks.entry import (callers_seen, clashes, disabled_left_alone, entry_calls,
-                                  own_functions_kept, ready_before_sites, registers_changed,
-                                  registers_found, registers_seen, return_taken, stubs_filled,
-                                  switched_off, while_published)
+                                  hash_right, own_functions_kept, ready_before_sites,
+                                  registers_changed, registers_found, registers_seen, return_taken,
+                                  stubs_filled, switched_off, while_published)
 from grading.checks.faults import astray, back_into, lock_misused
 from grading.checks.integrity import as_linked, words_stored
 from grading.checks.schedule_checks import PLAYED, TRACER, right_under_schedules
@@ -399,6 +399,19 @@ def one_patches(evidence: Evidence) -> Finding | None:
     return None
 
 
+def written_for_nothing(evidence: Evidence) -> Finding | None:
+    """No site is written with the word that it holds."""
+    held: dict[int, int] = {}
+    for r in evidence.truth.stores:
+        word, at = r.v[1] & 0xFFFFFFFF, evidence.kernel.text[0] + r.v[0]
+        if r.size == 4 and held.get(at) == word:
+            return Finding(f"{evidence.kernel.name_at(at)} was written with the word that it held: "
+                           f"{evidence.kernel.disassemble(at, word)}. A site is written only if "
+                           "what it must call changes", seq=r.seq)
+        held[at] = word
+    return None
+
+
 def many_ops(evidence: Evidence) -> Finding | None:
     """Each op runs for its own functions only, and costs nothing elsewhere; unregistering an op
     does not affect the others."""
@@ -614,7 +627,8 @@ CHECKS = {
     "called": all_of(something_called, reached),
     "life": lives_with_ops,
     "off": all_of(rest_at_boot, silent_trampolines, rest_at_end, words_stored),
-    "filter": named(all_of(calls_while_on, only_selected, every_site, listed), _notrace),
+    "filter": named(all_of(calls_while_on, only_selected, every_site, listed, hash_right),
+                    _notrace),
     "arguments": named(all_of(registers_found, right_arguments, right_result), _argument),
     "changed arguments": named(all_of(registers_seen, registers_changed, changed_arguments),
                                _shared, _too_many,
@@ -623,7 +637,8 @@ CHECKS = {
                         of_kind(Defect.PC_NOT_TAKEN, "pc-ignored")),
     "many ops": named(
         all_of(many_ops, one_patches, own_functions_kept, clashes, return_taken, ready_before_sites,
-               stubs_filled, disabled_left_alone, ops_published, ops_withdrawn, filter_replaced),
+               stubs_filled, disabled_left_alone, written_for_nothing, ops_published, ops_withdrawn,
+               filter_replaced),
         _shared, _too_many, _both_patch, _looks_on, _gone,
         of_kind(Defect.COSTS_MORE, "every-op-through-the-list")),
     "one CPU": three_agree,

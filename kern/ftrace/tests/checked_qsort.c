@@ -1,8 +1,8 @@
 /*
  * The qsort() that recordmcount is linked with, in place of the C library's. It
  * compares each pair in both orders, and exchanges the two only if both results
- * agree. A comparison that is right in one order only sorts nothing here; with
- * another qsort() it might never be noticed.
+ * agree and each of the two is the same as itself. A comparison that is right in one
+ * order only sorts nothing here; with another qsort() it might never be noticed.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -19,7 +19,8 @@ void __wrap_qsort(void *base, size_t n, size_t size, int (*compare)(const void *
 	for (size_t i = 1; i < n; i++) {
 		char *it = a + i * size, *to = it;
 
-		while (to > a && compare(to - size, it) > 0 && compare(it, to - size) < 0)
+		while (to > a && compare(to - size, it) > 0 && compare(it, to - size) < 0 &&
+		       !compare(it, it))
 			to -= size;
 		memcpy(moved, it, size);
 		memmove(to + size, to, it - to);

@@ -228,6 +228,12 @@ class Sandbox(unittest.TestCase):
         self.assertEqual(done.stderr,
                          f"why ?]0;x? not\nrecordmcount: {self.elf}: it ended with status 3\n")
 
+    def test_a_crash_has_an_exit_status_of_its_own(self) -> None:
+        for body, status in (("*(volatile int *)0 = 1;", mkrecords.CRASHED), ("return 3;", 1)):
+            done = subprocess.run([sys.executable, mkrecords.__file__, self.tool(body), self.elf],
+                                  capture_output=True, text=True, check=False)
+            self.assertEqual(done.returncode, status)
+
     # ---- its output -----------------------------------------------------
 
     def test_only_a_table_of_this_kernel_is_believed(self) -> None:

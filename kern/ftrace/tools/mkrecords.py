@@ -39,7 +39,12 @@ from walls import Refused, printable  # noqa: E402
 
 # of a processor; of the clock, as the host may be busy; bytes
 SECONDS, PATIENCE, MEMORY = 5, 300, 1 << 30
+CRASHED = 2  # exit status if recordmcount ended with a signal; after any other error 1
 DISABLED = 1 << 24  # FTRACE_FL_DISABLED, in the upper word of a record
+
+
+class Crashed(Refused):
+    """recordmcount ended with a signal."""
 
 
 @dataclass
@@ -75,7 +80,8 @@ def run(tool: str, kernel: str, size: int) -> str:
     said = printable(ended.errors[:4000])
     sys.stderr.write(said and said.rstrip("\n") + "\n")
     if ended.over or ended.status:
-        raise Refused(ending(ended.status, size))
+        signaled = ended.status and ended.status - 128 in (signal.SIGSEGV, signal.SIGBUS)
+        raise (Crashed if signaled else Refused)(ending(ended.status, size))
     return ended.output.decode(errors="replace")
 
 
@@ -186,7 +192,7 @@ def main() -> int:
         return put(assembly(table_of(tool, path)))
     except Refused as why:
         print(f"recordmcount: {path}: {why}", file=sys.stderr)
-        return 1
+        return CRASHED if isinstance(why, Crashed) else 1
 
 
 if __name__ == "__main__":
