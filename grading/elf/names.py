@@ -47,7 +47,8 @@ GRAPH = _names("""return_to_handler register_ftrace_graph unregister_ftrace_grap
     rare_e rare_f rare_jump rare_home_f rare_home_c rare_home_a rare_lost""")
 ONE_USER = _names("ftrace_graph_call ftrace_graph_caller ftrace_graph_stub")
 USERS = _names("""hand_users hand_entry hand_return ftrace_graph_func fgraph_retrieve_data
-    fgraph_retrieve_parent_data rare_data rare_room rare_answer rare_left rare_shared""")
+    fgraph_retrieve_parent_data rare_data rare_room rare_answer rare_left rare_shared
+    ftrace_graph_ret_addr""")
 MODULES = _names("""ftrace_module_enable ftrace_module_release ftrace_add_table
     profile_forget_modules ftrace_make_call ftrace_make_nop ftrace_modify_call stop_machine""")
 TRAMPOLINES = _names("""trampoline_encode trampoline_target trampolines_made trampolines_followed
