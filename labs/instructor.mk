@@ -28,6 +28,10 @@ quoted = '$(subst ','\'',$1)'
 given = $(if $($2),$1=$(call quoted,$($2)))
 # The program takes only a part, which the seed selects.
 part := $(if $(SEED),--part --seed $(SEED))
+# Wrong solutions that only some filters, addresses or values of a seed would show.
+seeded := always-the-same-function offset-too-short word-in-between hash-counts-again \
+	notrace-ignored duration-not-measured filter-not-asked middle-of-a-trampoline \
+	one-op-only jump-with-a-post-handler
 
 .PHONY: handout test-labs wrong test-mutants grade-class gradescope classroom test-pages
 # The files that only later stages link are left out.
@@ -39,8 +43,10 @@ handout: $(setup) ## OUT=dir [LABS=0-4]: the tree that students get: starts, the
 	--labs $(call quoted,$(or $(LABS),0-$(LAST_LAB))) $(linked)
 
 test-labs: $(setup) ## [LAB=n] [ARCH=..] [SEED=n]: solutions, starts and wrong solutions get what
-## they must, and the students' tree can be used (half an hour); SEED: what .ci/run took
+## they must, some with ten seeds, and the students' tree can be used (an hour); SEED: what .ci/run
+## took
 	@$(PYTHON) -m grading.selftest.wrong $(chosen) $(part)
+	$(if $(SEED),,@$(PYTHON) -m grading.selftest.wrong $(chosen) --seeds 10 $(seeded))
 	$(if $(LAB)$(ARCH),,@$(PYTHON) -m grading.selftest.handed_out $(part))
 
 wrong: $(setup) ## LAB=n NAME=..: show a wrong solution as a diff from the solution

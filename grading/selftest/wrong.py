@@ -6,6 +6,7 @@ in its head.
     python3 -m grading.selftest.wrong --part [--seed N]      a twentieth of them, each on one
                                                              architecture; each commit has its own
     python3 -m grading.selftest.wrong no-sync ... --lab 3    only these
+    python3 -m grading.selftest.wrong no-sync ... --seeds 10 each with ten seeds
     python3 -m grading.selftest.wrong no-sync ... --show     print diffs, grade nothing
 
 A wrong solution is labs/<n>-<name>/wrong/NAME.edit: a head, a sentence, and how it
@@ -33,6 +34,7 @@ import shutil
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property, partial
 from pathlib import Path
@@ -194,12 +196,16 @@ def outcome(graded: report.Grade) -> Outcome:
                     for _, f in findings if f.mistake}, graded.points, list(reversed(why.values())))
 
 
-def outcome_of(wrong: Wrong, arch: str) -> Outcome:
+def outcomes_of(wrong: Wrong, arch: str, seeds: int) -> Iterator[Outcome]:
+    """The results with so many seeds, from SEED on."""
     why = build(wrong, arch)
     elf = scratch(wrong.lab, arch) / f"build/{arch}/lab{wrong.lab}/callsite.elf"
     if why:
-        return Outcome(Verdict.BUILD, [], set(), 0, [why])
-    return outcome(grade(Kernel(elf, arch), wrong.lab, wrong.cpus, BUDGET[wrong.lab >= 5]))
+        yield Outcome(Verdict.BUILD, [], set(), 0, [why])
+        return
+    kernel = Kernel(elf, arch)
+    for seed in range(SEED, SEED + seeds):
+        yield outcome(grade(kernel, wrong.lab, wrong.cpus, BUDGET[wrong.lab >= 5], seed))
 
 
 def differs(wrong: Wrong, got: Outcome) -> str:
@@ -260,7 +266,7 @@ def end(lines: list[str], seconds: float) -> int:
     return 1 if failures or not lines else 0
 
 
-def run(todo: Todo, whole: list[int], arches: list[str]) -> list[str]:
+def run(todo: Todo, whole: list[int], arches: list[str], seeds: int) -> list[str]:
     """Grade all, each architecture in its own process; also the solution and the start of the labs
     in `whole`. A process grades a few and ends, because each of them keeps 50 MB of its kernel's
     tables in memory."""
@@ -272,19 +278,25 @@ def run(todo: Todo, whole: list[int], arches: list[str]) -> list[str]:
     lines = []
     for some, labs in [([], whole),
                        *((todo[at:at + AT_ONCE], []) for at in range(0, len(todo), AT_ONCE))]:
-        done = side_by_side.run(partial(on_one, some, labs), arches, Console(quiet=True))
+        done = side_by_side.run(partial(on_one, some, labs, seeds), arches, Console(quiet=True))
         for arch in arches:
             lines += done.get(arch, [f"FAIL {arch}: its process died; the reason is printed above"])
     return lines
 
 
-def on_one(todo: Todo, whole: list[int], arch: str, _: side_by_side.Say) -> list[str]:
+def on_one(todo: Todo, whole: list[int], seeds: int, arch: str,
+           _: side_by_side.Say) -> list[str]:
     lines = [state(lab, arch, start) for lab in whole for start in (False, True)]
     for wrong in (wrong for wrong, at in todo if at == arch):
-        began = time.monotonic()
+        began, points = time.monotonic(), 0
         try:
-            got = outcome_of(wrong, arch)
-            bad = differs(wrong, got)
+            for n, got in enumerate(outcomes_of(wrong, arch, seeds)):
+                points = points if n else got.points
+                bad = differs(wrong, got) or ("" if got.points == points else
+                                              f"with another seed it has {points} points")
+                if bad:
+                    bad += f" (seed {SEED + n:016x})"
+                    break
         except Unusable as why:
             got, bad = Outcome(Verdict.BUILD, [], set(), 0, [str(why)]), "it cannot be used"
         lines.append(say(wrong.lab, arch, wrong.name, got, bad, began))
@@ -326,6 +338,8 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--arch", nargs="+", choices=ARCHES, default=list(ARCHES))
     parser.add_argument("--part", action="store_true")
     parser.add_argument("--show", action="store_true")
+    parser.add_argument("--seeds", type=int, default=1,
+                        help="grade each with so many seeds: the points must be the same")
     parser.add_argument("--seed", type=int, default=seed_of_files(),
                         help="which part; default: the commit's")
     return parser.parse_args()
@@ -337,7 +351,8 @@ def main() -> int:
         return show(options)
     if options.part:
         print(f"seed {options.seed} (again: make test-labs SEED={options.seed})", flush=True)
-    lines = run(chosen(options), [] if options.names or options.part else options.lab, options.arch)
+    lines = run(chosen(options), [] if options.names or options.part else options.lab, options.arch,
+                options.seeds)
     return end(lines, time.monotonic() - began)
 
 
