@@ -1,8 +1,8 @@
 /*
  * The qsort() that recordmcount is linked with, in place of the C library's. It
- * compares each pair in both orders, and exchanges the two only if both results
- * agree and each of the two is the same as itself. A comparison that is right in one
- * order only sorts nothing here; with another qsort() it might never be noticed.
+ * compares each pair in both orders, and one of them with itself, and exchanges the
+ * two only if all three results are right. A comparison that is right in one order
+ * only sorts nothing here; with another qsort() it might never be noticed.
  */
 #include <stdlib.h>
 #include <string.h>
