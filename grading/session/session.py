@@ -95,8 +95,9 @@ class Session:
         """Boot, type all commands, power off, and return the evidence."""
         e, began = self._evidence, time.monotonic()
         try:
-            config = self._config()
-            config.add("pick", e.seed)
+            with blamed():
+                config = self._config()
+                config.add("pick", e.seed)
             with blamed(), Run(self._machine, e.log, config, self._budget,
                                PRINTED) as machine:
                 try:
