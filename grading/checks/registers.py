@@ -50,7 +50,8 @@ def registers_kept(evidence: Evidence) -> Finding | None:
 def wrong_between(evidence: Evidence) -> Finding | None:
     """A finding if an interrupt that comes between two instructions of the tracer would find sp or
     a reserved register wrong, or overwrite memory that is used."""
-    for r in evidence.truth.between:
+    # an access below sp is the cause of what is found wrong there
+    for r in sorted(evidence.truth.between, key=lambda r: (r.kind != Kind.BELOW, r.seq)):
         what, mistake = _wrong_at(evidence, r)
         return Finding(
             f"{evidence.kernel.name_at(r.addr)} ({evidence.kernel.disassemble(r.addr)}) {what}",
