@@ -35,8 +35,8 @@ from grading.selftest import wrong
 from grading.verdict import Verdict
 from qemu.machine import ROOT
 
-# Labs whose tables lack entries, because a check or a wrong solution is missing. Their other entries
-# must be right.
+# Labs whose tables lack entries, because a check or a wrong solution is missing. The entries that
+# they have must be right.
 UNFINISHED = (5, 6, 7, 8)
 BUILD = "build"  # make refuses it
 WHYS = ("given",  # what is there already, or what others do
