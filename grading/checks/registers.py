@@ -192,8 +192,3 @@ def _mistake_of_parent(call: Call, parent: int, callers: int) -> str:
     if parent >> 32 == PATTERN:
         return "parent-from-argument"
     return "parent-of-the-stub" if parent == call.site.address + 4 else ""
-
-
-def pattern_calls(evidence: Evidence) -> list[Call]:
-    """The calls of the function in kern/apps/registers.c."""
-    return [call for call in evidence.truth.calls if call.name == "registers_call"]

@@ -10,8 +10,8 @@ contract has its entries, and each promise has been seen broken.
     says = "`insn_call_target`, the inverse, is there to compare with."
     why = "given"
 
-`says` is copied from one sentence of the contract, without links; " … " stands for words that are
-left out, and " | " for the line between two cells of a table. The entries of a sentence quote all
+`says` is copied from one sentence of the contract, without links. Where words are left out, it has
+" … ", and " | " between two cells of a table. The entries of a sentence quote all
 of its words but those in CONNECTING. `seen` names rungs of the lab, host tests, or BUILD; `wrong`
 names the wrong solutions that break this promise. [[told]] is for words that no code of a student
 can break; `why` is one of WHYS.
