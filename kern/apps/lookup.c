@@ -59,7 +59,7 @@ INLINE void look_up(uint64_t *random, unsigned long questions)
 INLINE void look_up_later(void)
 {
 	ftrace_kernel_table.next = &empty;
-	/* With a call just before the loop, the first instruction of the loop would count as an answer. */
+	/* A call just before the loop would make its first instruction count as an answer. */
 	for (unsigned i = 0; i < ARRAY_SIZE(lookup_later); i++) {
 		unsigned long ip = ftrace_ip(&lookup_later[i]);
 
