@@ -197,8 +197,9 @@ class Session:
         kernel.
         """
         e, lab = self._evidence, self._evidence.lab
+        selected = " ".join(("registers_call", "wl_*"))
         if lab == 3:
-            self._quiet(machine, "echo 'registers_call wl_*' > set_ftrace_filter")
+            self._quiet(machine, f"echo '{selected}' > set_ftrace_filter")
         pattern = Phase("registers", 0, None)
         with self._recorded(machine, pattern):
             self._quiet(machine, "registers")
@@ -206,7 +207,7 @@ class Session:
         if e.registers_kept():
             self._say(f"registers: workload {seed:016x}")
             phase = e.overwritten = Phase("overwritten registers", seed,
-                                          make_filter(self._kernel, "registers_call wl_*", ""))
+                                          make_filter(self._kernel, selected, ""))
             with self._recorded(machine, phase):
                 phase.output = machine.console.command(f"registers {seed:016x}", WORKLOAD_SECONDS)
         if lab == 3:
