@@ -20,7 +20,7 @@ from rich.console import Console
 
 from grading.checks import rubric
 from grading.elf.elf import Kernel
-from grading.elf.handed_in import TREE, broken, tree_of
+from grading.elf.handed_in import TREE, broken, rules, tree_of
 from grading.evidence.evidence import Evidence
 from grading.evidence.finding import Finding
 from grading.machine.line import UBoot, parts_of
@@ -237,6 +237,18 @@ def make(command: str) -> None:
         raise Refused(f"{Verdict.BUILD.value}: make says above what is wrong")
 
 
+def make_tests(options: argparse.Namespace) -> None:
+    """Build the host tests of the halves that are judged. If one cannot be built, its rung is lost.
+    """
+    tests = rubric.lab(options.lab).tests(*options.arch, staff=options.staff)
+    for name in tests if options.make else ():
+        (options.kernels / "host" / name).unlink(missing_ok=True)
+    if options.make and tests:
+        command = [word for word in shlex.split(options.make) if word != "all"]
+        subprocess.run([*command, "--keep-going", "GRADED=1",
+                        *(f"build/host/{name}" for name in tests)], close_fds=False, check=False)
+
+
 def unlike(kernel: Kernel) -> str:
     """A sentence if the image that is booted is not the one that was linked, or ''."""
     if kernel.is_in(kernel.path.with_name("Image").read_bytes()):
@@ -256,7 +268,7 @@ def no_build(folder: Path) -> Iterator[None]:
 def take_copies(options: argparse.Namespace) -> None:
     """Copy the kernels, and let options.kernels name the copies: `make` may build others meanwhile.
     Raises Refused if there is no kernel."""
-    copies = options.out / "grade/kernels"
+    copies, host = options.out / "grade/kernels", options.kernels / "host"
     shutil.rmtree(copies, ignore_errors=True)
     for arch in options.arch:
         shared, into = options.kernels / arch, copies / arch
@@ -275,6 +287,13 @@ def take_copies(options: argparse.Namespace) -> None:
                 elif file.exists():
                     shutil.copy2(file, into)
             (into / TREE).symlink_to(tree_of(folder / KERNEL_FILES[0]))
+    for name in rubric.lab(options.lab).tests(*options.arch, staff=options.staff):
+        objects = {f"{name}.d/{of}" for arch in options.arch for of in rules(arch)}
+        with no_build(host):
+            for file in [host / of for of in (name, *objects) if (host / of).exists()]:
+                at = copies / file.relative_to(options.kernels)
+                at.parent.mkdir(parents=True, exist_ok=True)
+                shutil.copy2(file, at)
     options.kernels = copies
 
 
@@ -309,6 +328,7 @@ def refuse(options: argparse.Namespace) -> rubric.Rung | None:
     lock(options)
     if options.make:
         make(options.make)
+        make_tests(options)
     take_copies(options)
     for arch in options.arch if not options.machine else []:
         plugin.build(arch)

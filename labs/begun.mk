@@ -1,22 +1,26 @@
 # Which host tests can be used with the files that were begun, in the student's tree. Part of
 # kern/tests/host.mk.
 
-# Lab 5's host test is linked with labs 2 to 4, and with the hidden objects of lab 5.
-graph_test := kern/ftrace/tests/graph_test.cc
-$(graph_test).staff_obj := $(wildcard $(foreach n,$(staffed) always, \
-	labs/staff/$(host)/$n/kern/ftrace/*/*.o))
-$(graph_test).staff_src := $(foreach o,$($(graph_test).staff_obj:.o=.c), \
-	kern/ftrace/$(lastword $(subst /kern/ftrace/, ,$o)))
+# The objects that make handout has put there for a lab's tests: of the labs before it (STAFF=), and
+# of files that students do not get.
+define staff_of_test
+$1.staff_obj := $(wildcard $(foreach n,$(staffed) always, \
+	labs/staff/$(host)/$(basename $(notdir $1))/$n/kern/ftrace/*/*.o))
+$1.staff_src = $$(foreach o,$$($1.staff_obj:.o=.c), \
+	kern/ftrace/$$(lastword $$(subst /kern/ftrace/, ,$$o)))
+build/host/$(basename $(notdir $1)): FORCE # with STAFF= and without
+endef
+$(foreach t,$(wildcard kern/ftrace/tests/*_test.cc),$(if \
+	$(wildcard labs/staff/$(host)/$(basename $(notdir $t))),$(eval $(call staff_of_test,$t))))
 
 # $(call begun,tests): the tests for which every needed file was changed. For other tests that were
-# asked for, it prints why not.
+# asked for, it prints why not. A grade (GRADED=1) runs the tests of files as handed out, too.
 ifneq ($(wildcard labs/staff),)
 ifneq ($(filter host-tests build/host/%,$(MAKECMDGOALS)),)
 asked_for = $(addsuffix .cc,$(addprefix %/,$(notdir $(filter build/host/%,$(MAKECMDGOALS)))))
-begun = $(shell $(PYTHON) labs/begun.py $(addprefix --staff=,$($(graph_test).staff_src)) \
+begun = $(shell $(PYTHON) labs/begun.py $(if $(GRADED),--graded) $(staffed:%=--staffed=%) \
 	$(if $(filter host-tests,$(MAKECMDGOALS)),$1,$(filter $(asked_for),$1)))
 endif
-build/host/graph_test: FORCE # with STAFF= and without
 build/host/%_test:
 	@echo "$@ is not built"; exit 1
 FORCE:

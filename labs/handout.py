@@ -42,9 +42,6 @@ INSTRUCTORS = re.compile(
     r"\.ci/run$|docs/(add|instructors|platforms)\.md$|"
     rf"({'|'.join((WALK, DIRECT, FPROBE))})\.c$")
 STAGES = re.compile(r"^STAGES := .*$", re.M)
-# The host test of lab 5 that is linked with earlier labs.
-GRAPH_TEST = "kern/ftrace/tests/graph_test.cc"
-HOST = "build/host/graph_test.d"
 
 
 class NoHandout(Exception):
@@ -188,8 +185,8 @@ def staff(out: Path, stages: dict[int, list[str]], last: int) -> None:
         (folder / platform.machine()).mkdir()
         run("strip", "-o", folder / platform.machine() / "recordmcount",
             f"build/{ARCHES[0]}/lab3/recordmcount")
-    if last >= 5:
-        graph_test(folder)
+    for lab in range(2, last + 1):
+        host_tests(folder, lab)
 
 
 def strip(arch: str, source: Path, target: Path) -> None:
@@ -197,19 +194,20 @@ def strip(arch: str, source: Path, target: Path) -> None:
     run(f"{ISAS[arch].cross}objcopy", "--strip-debug", source, target)
 
 
-def graph_test(folder: Path) -> None:
-    """The objects with which lab 5's host test is linked: those of labs 2 to 4, and the hidden one
-    of lab 5."""
-    run("make", "-s", "-j2", HOST.removesuffix(".d"))
+def host_tests(folder: Path, lab: int) -> None:
+    """The objects with which this lab's host tests are linked: those of the labs before it, and
+    hidden ones."""
     whose = {
-        name: str(lab)
-        for lab in range(2, 5) for name in rubric.lab(lab).files
-        if name in needed(ROOT / GRAPH_TEST)
+        **{name: str(before) for before in range(2, lab) for name in rubric.lab(before).files},
+        **{f"{name}.c": "always" for stage, name in HIDDEN if stage == lab},
     }
-    for name, lab in {**whose, f"{WALK}.c": "always"}.items():
-        target = (folder / platform.machine() / lab / name).with_suffix(".o")
-        target.parent.mkdir(parents=True, exist_ok=True)
-        run("objcopy", "--strip-debug", (ROOT / HOST / name).with_suffix(".o"), target)
+    for test in rubric.lab(lab).tests(*ARCHES):
+        run("make", "-s", "-j2", f"build/host/{test}")
+        for name in needed(ROOT / f"kern/ftrace/tests/{test}.cc") & set(whose):
+            target = (folder / platform.machine() / test / whose[name] / name).with_suffix(".o")
+            target.parent.mkdir(parents=True, exist_ok=True)
+            run("objcopy", "--strip-debug",
+                (ROOT / f"build/host/{test}.d" / name).with_suffix(".o"), target)
 
 
 # ---- one commit ---------------------------------------------------------------

@@ -1,7 +1,8 @@
 """Loads how a lab is graded, from labs/<n>-<name>/rubric.toml and checks.py.
 
 The rubric has each rung's promise and points; CHECKS in checks.py has the check
-of each rung, by its name. checks.py also has
+of each rung, by its name. A rung that has `tests` is judged by these host tests
+(grading/checks/host_tests.py) and has no entry there. checks.py also has
 
     SESSION     the class that drives the boots, if not grading.session.session.Session
     MISTAKES    {slug: title}: the mistakes that findings may name
@@ -28,6 +29,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+from grading.checks import host_tests
 from grading.checks.checks import Check, all_of
 from grading.checks.integrity import as_linked
 from grading.checks.seen import TEXTS, Coverage
@@ -64,6 +66,7 @@ class Rung:
     stopped: bool = False  # its check also works for a boot that ended early
     # if the console is all of the evidence; None: it cannot be judged then
     console: Check | None = None
+    tests: tuple[str, ...] = ()  # the host tests that judge it; <arch> is the architecture
 
     def check_of(self, evidence: Evidence) -> Check | None:
         return self.console if evidence.line else self.check
@@ -112,6 +115,12 @@ class Lab:
         own = [n for n, half in enumerate(self.halves, 1) if half.number not in staff]
         return self.halves[:max(own, default=0)]
 
+    def tests(self, *arches: str, staff: Collection[str] = ()) -> list[str]:
+        """The host tests that judge it on these architectures."""
+        return list(dict.fromkeys(
+            name.replace("<arch>", arch) for arch in arches for half in self.judged(staff)
+            for rung in half.rungs for name in rung.tests))
+
     def page(self, slug: str) -> str:
         """The section of the handout about this mistake."""
         return f"labs/{self.folder.name}/handout.md#{slug}"
@@ -145,6 +154,8 @@ def lab(number: int) -> Lab:
 def _rung(entry: dict[str, Any], checks: dict[str, Check], seen: dict[str, tuple[Coverage, ...]],
           console: dict[str, Check] | None = None) -> Rung:
     name, points, promise = (entry.pop(key) for key in ("name", "points", "promise"))
+    if "tests" in entry:
+        checks, seen = {name: host_tests.passed(*entry["tests"])}, {name: ()}
     missing = "CHECKS" if name not in checks else "SEEN" if name not in seen else ""
     if missing:
         raise ValueError(

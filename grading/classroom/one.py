@@ -39,23 +39,26 @@ from qemu.machine import ARCHES
 FORMAT = 1
 GRADED, BUILD, OVER, REFUSED, NOTHING, HARNESS = ("graded", "build failure", "over a limit",
                                                   "refused", "nothing handed in", "harness error")
-LIMITS = walls.Limits(seconds=3 * 3600, file=256 << 20, processes=512, together=2 << 30)
+# AddressSanitizer, in the host tests, reserves 16 TiB of addresses.
+LIMITS = walls.Limits(seconds=3 * 3600, file=256 << 20, memory=1 << 45, processes=512,
+                      together=2 << 30)
 JOB = b"grading.classroom.one"  # the module's name on a job's command line; the next word is OUT
 # QEMU's own filter of system calls
 QEMU_SANDBOX = "-sandbox on,obsolete=deny,elevateprivileges=deny,spawn=deny"
 ROOM = 64 << 20  # bytes that are free where a build may fail by its own fault
 LONGEST_TEXT = 64 << 10  # bytes that are kept of what a build or a grade printed
 LONGEST_LOG = 1 << 20  # of a console's log: its beginning and its end
-# The two scripts read for each architecture: MAKE_, the command that builds it; STAFF_, the labs
-# and halves for which the staff's objects are linked; HALVES_, the options that name these halves
+# The two scripts read for each architecture: MAKE_, the command that builds it; TESTS_, the one that
+# builds the host tests, of which a rung depends and not the grade; STAFF_, the labs and halves for which the staff's objects are linked; HALVES_, the options that name these halves
 # to the grader.
 CPU = "awk '{print ($14 + $15 + $16 + $17) / 100}' /proc/$$/stat"
 BUILD_EACH = rf"""
-rm -f ../build-*.status ../build.cpu
+rm -f ../build-*.status ../build.cpu build/host/*_test
 for arch in {' '.join(ARCHES)}; do
-	command=MAKE_$arch
+	command=MAKE_$arch tests=TESTS_$arch
 	${{!command}} >../build-$arch.txt 2>&1
 	echo $? >../build-$arch.status
+	${{!tests}} >../tests-$arch.txt 2>&1
 done
 {CPU} >../build.cpu
 """
@@ -96,6 +99,7 @@ def run(job: dict[str, Any], folder: Path) -> walls.Ended:
     for arch in ARCHES:
         staffed = tree.staffed(source, lab, files, arch)
         settings |= {f"MAKE_{arch}": " ".join(tree.make(lab, arch, staffed)),
+                     f"TESTS_{arch}": " ".join(tree.make_tests(lab, arch, staffed)),
                      f"STAFF_{arch}": tree.staff(lab, staffed),
                      f"HALVES_{arch}": " ".join(f"--staff={half}" for half in staffed)}
 

@@ -28,7 +28,7 @@ from qemu.isa import ARCHES, ISAS
 from qemu.machine import ROOT
 
 TOOLS = (["riscv64-linux-gnu-gcc"], ["aarch64-linux-gnu-gcc"], ["riscv64-linux-gnu-ld"],
-         ["aarch64-linux-gnu-ld"], ["gcc"], ["make"], ["bwrap"])
+         ["aarch64-linux-gnu-ld"], ["gcc"], ["g++"], ["make"], ["bwrap"])
 # with these the Makefile builds another kernel, or says more
 OF_MAKE = ("APP", "ARCH", "BENCH_SITES", "CI", "DEBUG", "HOOK", "MODULE", "SMP", "STAFF", "START",
            "TESTS", "V")
@@ -125,6 +125,13 @@ def make(lab: int, arch: str, staffed: Sequence[str] = ()) -> list[str]:
             "all"]
 
 
+def make_tests(lab: int, arch: str, staffed: Sequence[str] = ()) -> list[str]:
+    """The command that builds a submission's host tests, after the kernel; none: the lab has none.
+    """
+    tests = [f"build/host/{name}" for name in rubric.lab(lab).tests(arch, staff=staffed)]
+    return [*make(lab, arch, staffed)[:-1], "--keep-going", "GRADED=1", *tests] if tests else []
+
+
 @contextmanager
 def locked(path: Path, wait: bool = True) -> Iterator[None]:
     """Hold this file's lock, which ends with the process. Raises NoWalls if another process has it,
@@ -163,6 +170,11 @@ def _build(lab: int, tree: Path) -> None:
     (new / "build/.setup").touch()
     for arch in ARCHES:
         _run(*make(lab, arch), at=new)
+        _run(*(make_tests(lab, arch) or ["true"]), at=new)
+    for compiled in (new / "build/host").glob("*.gch"):  # large, and only for what is built now
+        times = compiled.stat()
+        os.truncate(compiled, 0)
+        os.utime(compiled, ns=(times.st_atime_ns, times.st_mtime_ns))
     later = [name for number, names in list(halves.files(rubric.LABS[lab] / "rubric.toml",
                                                          ARCHES).items())[1:] for name in names]
     if later:  # also build the kernels of a submission in which the second half was begun

@@ -71,7 +71,9 @@ def main() -> int:
     for lab in options.lab:
         images = [f"build/{arch}/lab{lab}/Image" for arch in ARCHES]
         subprocess.run(["make", "-s", "-C", str(ROOT), f"LAB={lab}",
-                        *(f"build/{arch}/initrd.cpio" for arch in ARCHES), *images], check=True)
+                        *(f"build/{arch}/initrd.cpio" for arch in ARCHES), *images,
+                        *(f"build/host/{name}" for name in rubric.lab(lab).tests(*ARCHES))],
+                       check=True)
         for arch in ARCHES:
             whole, plain = (min(seconds)
                             for seconds in zip(*(measure(lab, arch) for _ in range(options.times))))

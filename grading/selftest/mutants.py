@@ -31,7 +31,7 @@ from typing import Any
 
 from rich.console import Console
 
-from grading.checks import rubric
+from grading.checks import host_tests, rubric
 from grading.elf.elf import Kernel
 from grading.machine.machine import ended_by_signals
 from grading.report import report, side_by_side
@@ -156,6 +156,10 @@ class ScratchTree:
             result = got if got[0] != SURVIVED else result
             if result[0] in (BY_RUNG, HARNESS):
                 break
+        if result[0] == SURVIVED:  # fresh() has copied the solution's host tests
+            wrong.make_host_tests(self.path, self.lab, self.arch)
+            found = host_tests.lost(kernel, self.lab, rubric.lab(self.lab).tests(self.arch))
+            result = (BY_RUNG, first_line(found.why)) if found else result
         return result
 
 

@@ -60,11 +60,13 @@ def build(labs: list[int], arches: list[str]) -> str:
     for lab in labs:
         subprocess.run(["make", "-s", "-C", ROOT, f"LAB={lab}",
                         *(f"build/{arch}/{name}" for arch in arches
-                          for name in ("initrd.cpio", f"lab{lab}/Image"))], check=True)
+                          for name in ("initrd.cpio", f"lab{lab}/Image")),
+                        *(f"build/host/{name}" for name in rubric.lab(lab).tests(*arches))],
+                       check=True)
         (FOLDER / f"lab{lab}").mkdir(parents=True, exist_ok=True)
-        for arch in arches:
-            subprocess.run(["ln", "-sfn", ROOT / f"build/{arch}/lab{lab}",
-                            FOLDER / f"lab{lab}/{arch}"], check=True)
+        for name, built in [("host", "host"), *((arch, f"{arch}/lab{lab}") for arch in arches)]:
+            subprocess.run(["ln", "-sfn", ROOT / "build" / built, FOLDER / f"lab{lab}/{name}"],
+                           check=True)
     return digest([*harness(), *FOLDER.glob("lab*/*/Image")])
 
 

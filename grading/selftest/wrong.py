@@ -14,7 +14,8 @@ differs from the solution (grading/selftest/edits.py). The head:
 
     Verdict: panic, time-out     the verdict of `make grade` (grading/verdict.py); any one of these
     Rung: one CPU, parents       for the verdict fail: the first lost rungs, in the order of the
-                                 ladder
+                                 ladder. The host tests are built of it only if `host tests`
+                                 is named here or in Also
     Also: off                    rungs that may or may not be lost, depending on timing
     Mistake: wrong-offset        the mistakes that the report must name; it must name no others
     Maybe: wrong-offset          mistakes that it may name or not, as the boot may reach a limit
@@ -63,6 +64,7 @@ CLEAN = {
     for name, value in os.environ.items()
     if name != "CI" and not name.startswith(("MAKE", "MFLAGS"))
 }
+HOST_TESTS = "host tests"  # the rung
 TREE = ("boot", "kern", "labs", "grading", "qemu", ".ci", "Makefile")
 FIELDS = {"Verdict", "Rung", "Also", "Mistake", "Maybe", "Arch", "CPUs"}
 
@@ -127,7 +129,8 @@ def images(lab: int, arches: tuple[str, ...], start: bool = False) -> list[str]:
 def prepare(lab: int, whole: bool = False, arches: tuple[str, ...] = ARCHES) -> None:
     for start in (False, True) if whole else (False,):
         done = make(ROOT, f"{'START' if start else 'LAB'}={lab}",
-                    *(f"build/{arch}/initrd.cpio" for arch in arches), *images(lab, arches, start))
+                    *(f"build/{arch}/initrd.cpio" for arch in arches), *images(lab, arches, start),
+                    *(f"build/host/{name}" for name in rubric.lab(lab).tests(*arches)))
         if done.returncode:
             raise Unusable(
                 f"{'the start of ' if start else ''}lab {lab} does not build:\n{done.stderr}")
@@ -139,15 +142,27 @@ def scratch(lab: int, arch: str) -> Path:
 
 def fresh(tree: Path, lab: int, arch: str) -> Path:
     """Make the scratch tree anew: a copy of the sources and the built files, with the same times.
-    """
+    Its host tests are the solution's."""
     shutil.rmtree(tree, ignore_errors=True)
     tree.mkdir(parents=True)
     built = ("build/.setup", f"build/{arch}/initrd.cpio", f"build/{arch}/include",
-             f"build/{arch}/lab{lab}")
-    subprocess.run(
-        ["cp", "-a", "--parents", *TREE, *(name for name in built if (ROOT / name).exists()), tree],
-        cwd=ROOT, check=True)
+             f"build/{arch}/lab{lab}", *(f"build/host/{name}" for name in rubric.lab(lab).tests(arch)))
+    copy([*TREE, *(name for name in built if (ROOT / name).exists())], tree)
     return tree
+
+
+def copy(names: list[str], tree: Path) -> None:
+    subprocess.run(["cp", "-a", "--parents", *names, tree], cwd=ROOT, check=True)
+
+
+def make_host_tests(tree: Path, lab: int, arch: str) -> None:
+    """Build the host tests from the scratch tree's files. One that cannot be built is missing then.
+    """
+    tests = [f"build/host/{name}" for name in rubric.lab(lab).tests(arch)]
+    copy(["build/host/gtest.h", "build/host/gtest.h.gch", *(f"{name}.d" for name in tests)], tree)
+    for name in tests:
+        (tree / name).unlink()
+    make(tree, f"LAB={lab}", "--keep-going", *tests)
 
 
 def build(wrong: Wrong, arch: str) -> str:
@@ -157,6 +172,8 @@ def build(wrong: Wrong, arch: str) -> str:
         (tree / name).parent.mkdir(parents=True, exist_ok=True)
         (tree / name).write_text(text)
     made = make(tree, f"LAB={wrong.lab}", *images(wrong.lab, (arch,)))
+    if HOST_TESTS in wrong.listed("Rung") + wrong.listed("Also"):
+        make_host_tests(tree, wrong.lab, arch)
     return (made.stderr or made.stdout or "make failed") if made.returncode else ""
 
 

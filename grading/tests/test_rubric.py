@@ -19,7 +19,7 @@ from grading.report import progress, report
 class Rubrics(unittest.TestCase):
     def test_each_rung_has_a_check_and_each_check_a_rung(self) -> None:
         for number in rubric.LABS:
-            names = [rung.name for rung in rubric.lab(number).rungs]
+            names = [rung.name for rung in rubric.lab(number).rungs if not rung.tests]
             self.assertEqual(sorted(names), sorted(rubric.checks_of(number).CHECKS),
                              f"lab {number}")
 

@@ -29,20 +29,22 @@ $(gtest).gch: kern/tests/host.mk
 	g++ $(host_flags.cc) -o $@ $(gtest)
 
 host_needs := $(call first_lines,needs,$(host_tests))
-staffed_suffix := $(if $(STAFF),-staff$(subst $(comma),,$(STAFF)))
 define host_test
 $(1).words := $(subst |, ,$(patsubst $(1)=%,%,$(filter $(1)=%,$(host_needs))))
 $(1).bin := build/host/$(basename $(notdir $(1)))
 $(1).inc := $$(filter -I% -iquote% -D%,$$($(1).words))
-$(1).dir := $$($(1).bin)$(staffed_suffix).d
+$(1).dir := $$($(1).bin).d
 $(1).src := $$(filter-out $$($(1).staff_src),$$(filter %.c,$$($(1).words)))
 $(1).obj := $$($(1).src:%.c=$$($(1).dir)/%.o)
 $$($(1).obj): $$($(1).dir)/%.o: %.c $(kernel_headers) kern/tests/host.mk
 	$$(call say,HOSTCC,$$@)mkdir -p $$(@D) && $$(or $$(call walled,kern),$$(ccache)) gcc \
 	$(host_flags.c) $$($(1).inc) -include kern/tests/host.h -c -o $$@ $$<
-$$($(1).bin): $(1) $$($(1).obj) $(kernel_headers) $(test_headers) $(gtest).gch kern/tests/host.mk
-	$$(call say,HOSTCXX,$$@)g++ $(host_flags.cc) -include $(gtest) $$($(1).inc) -o $$@ $(1) \
-	$$($(1).obj) $$($(1).staff_obj) -no-pie $$(filter -l%,$$($(1).words)) $(host_libs)
+$$($(1).dir)/test.o: $(1) $(kernel_headers) $(test_headers) $(gtest).gch kern/tests/host.mk
+	$$(call say,HOSTCXX,$$@)mkdir -p $$(@D) && g++ $(host_flags.cc) -include $(gtest) \
+	$$($(1).inc) -c -o $$@ $$<
+$$($(1).bin): $$($(1).dir)/test.o $$($(1).obj)
+	$$(call say,HOSTLD,$$@)g++ $(host_flags.cc) -o $$@ $$(filter %.o,$$^) $$($(1).staff_obj) -no-pie \
+	$$(filter -l%,$$($(1).words)) $(host_libs)
 host-tests-built: $$($(1).bin)
 .PHONY: $(1).run
 $(1).run: host-tests-built
