@@ -28,8 +28,10 @@ from qemu.machine import ROOT
 
 # AddressSanitizer reserves 16 TiB of addresses. A test keeps its text in a file.
 LIMITS = Limits(seconds=300, processor=60, memory=1 << 45, file=256 << 20, together=1 << 30)
-# AddressSanitizer reads /proc; some tests run the assembler.
-SANDBOX = replace(COMPILER, mounts=(*COMPILER.mounts, "--proc", "/proc", "--dev", "/dev"))
+# AddressSanitizer reads /proc, which a class's sandbox cannot mount again; some tests run the
+# assembler.
+SANDBOX = replace(COMPILER, mounts=(*COMPILER.mounts, "--ro-bind", "/proc", "/proc", "--dev",
+                                    "/dev"))
 HEADERS = "kern/ftrace/tests/host/**/*.h"  # which take the place of an architecture's
 FROM_THE_C_LIBRARY = re.compile(r"mem\w+|str\w+|v?snprintf")  # what a handed-in file may use
 LONGEST = 600  # characters of a failure that are shown
@@ -51,7 +53,7 @@ def lost(kernel: Kernel, lab: int, names: Sequence[str]) -> Finding | None:
 def built(kernel: Path, name: str) -> Path | None:
     """A host test that was built with this kernel; its objects are in the folder NAME.d beside it.
     None: it was not built."""
-    places = (folder / "host" / name for folder in kernel.parents[:3])
+    places = (folder / "host" / name for folder in kernel.absolute().parents[:3])
     return next((place for place in places if place.exists()), None)
 
 
@@ -86,9 +88,9 @@ def told(ended: Ended) -> tuple[str, str]:
     if ended.status == 0 and count and text.endswith(f"\n[  PASSED  ] {count[1]} tests.\n"):
         return "", ""
     case = (re.findall(r"^\[ RUN      \] (\S+)", text, re.M) or [""])[-1]
-    said = re.findall(r"^\S+: runtime error: .*|^SUMMARY: (.*)", printable(ended.errors), re.M)
-    return case, _short(ended.over or next(filter(None, said), "")
-                        or f"it ended with status {ended.status}, before its last case")
+    said = re.search(r"(^\S+: runtime error: .*|(?<=^SUMMARY: ).*)", printable(ended.errors), re.M)
+    return case, _short(ended.over or (said[0] if said else
+                                       f"it ended with status {ended.status}, before its last case"))
 
 
 def _short(text: str) -> str:

@@ -80,7 +80,7 @@ class RubricHalves(unittest.TestCase):
     def test_what_is_the_staffs_gets_no_points(self) -> None:
         for staff, points in ((), 100), (("4.2",), 50), (("4.1",), 50):
             grade = self.graded(*staff)
-            self.assertEqual((grade.points, grade.possible, len(grade.results)), (points, 100, 13),
+            self.assertEqual((grade.points, grade.possible, len(grade.results)), (points, 100, 14),
                              staff)
 
     def test_a_half_that_is_right_is_no_error(self) -> None:
