@@ -79,18 +79,19 @@ def _failure(kernel: Kernel, lab: int, name: str) -> Finding | None:
 
 
 def told(ended: Ended) -> tuple[str, str]:
-    """From what a test printed: the first case that failed, and why; "" if all passed."""
+    """The first case that failed, and its first message; "" if all passed."""
     text = printable(ended.output)
     if failed := re.search(r"^\[ RUN      \] (\S+)\n((?:(?!\[ RUN|\[       OK).*\n)*?)"
                            r"\[  FAILED  \] \1", text, re.M):
-        return failed[1], _short(failed[2])
+        first = re.search(r"^(\S+:\d+:) Failure\n((?:(?!\S+:\d+: Failure).*\n)*)", failed[2], re.M)
+        return failed[1], _short(" ".join(first.groups()) if first else failed[2])
     count = re.search(r"^\[==========\] Running (\d+) tests", text, re.M)
     if ended.status == 0 and count and text.endswith(f"\n[  PASSED  ] {count[1]} tests.\n"):
         return "", ""
     case = (re.findall(r"^\[ RUN      \] (\S+)", text, re.M) or [""])[-1]
     said = re.search(r"(^\S+: runtime error: .*|(?<=^SUMMARY: ).*)", printable(ended.errors), re.M)
-    return case, _short(ended.over or (said[0] if said else
-                                       f"it ended with status {ended.status}, before its last case"))
+    why = said[0] if said else f"it ended with status {ended.status}, before its last case"
+    return case, _short(ended.over or why)
 
 
 def _short(text: str) -> str:

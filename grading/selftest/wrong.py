@@ -126,11 +126,15 @@ def images(lab: int, arches: tuple[str, ...], start: bool = False) -> list[str]:
     return [f"build/{arch}/lab{lab}{'-start' if start else ''}/Image" for arch in arches]
 
 
+def host_tests(lab: int, *arches: str) -> list[str]:
+    return [f"build/host/{name}" for name in rubric.lab(lab).tests(*arches)]
+
+
 def prepare(lab: int, whole: bool = False, arches: tuple[str, ...] = ARCHES) -> None:
     for start in (False, True) if whole else (False,):
         done = make(ROOT, f"{'START' if start else 'LAB'}={lab}",
                     *(f"build/{arch}/initrd.cpio" for arch in arches), *images(lab, arches, start),
-                    *(f"build/host/{name}" for name in rubric.lab(lab).tests(*arches)))
+                    *host_tests(lab, *arches))
         if done.returncode:
             raise Unusable(
                 f"{'the start of ' if start else ''}lab {lab} does not build:\n{done.stderr}")
@@ -146,7 +150,7 @@ def fresh(tree: Path, lab: int, arch: str) -> Path:
     shutil.rmtree(tree, ignore_errors=True)
     tree.mkdir(parents=True)
     built = ("build/.setup", f"build/{arch}/initrd.cpio", f"build/{arch}/include",
-             f"build/{arch}/lab{lab}", *(f"build/host/{name}" for name in rubric.lab(lab).tests(arch)))
+             f"build/{arch}/lab{lab}", *host_tests(lab, arch))
     copy([*TREE, *(name for name in built if (ROOT / name).exists())], tree)
     return tree
 
@@ -158,7 +162,7 @@ def copy(names: list[str], tree: Path) -> None:
 def make_host_tests(tree: Path, lab: int, arch: str) -> None:
     """Build the host tests from the scratch tree's files. One that cannot be built is missing then.
     """
-    tests = [f"build/host/{name}" for name in rubric.lab(lab).tests(arch)]
+    tests = host_tests(lab, arch)
     copy(["build/host/gtest.h", "build/host/gtest.h.gch", *(f"{name}.d" for name in tests)], tree)
     for name in tests:
         (tree / name).unlink()

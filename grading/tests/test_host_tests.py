@@ -12,7 +12,7 @@ from types import SimpleNamespace
 from unittest import mock
 
 from grading.checks import host_tests
-from kern.ftrace.tools.walls import Ended
+from kern.ftrace.tools.walls import Ended, Limits
 from qemu.machine import ROOT
 
 PASSED = """[==========] Running 2 tests from 1 test suite.
@@ -40,9 +40,13 @@ class Told(unittest.TestCase):
         self.assertEqual(told(PASSED), ("", ""))
 
     def test_the_first_case_that_failed_says_why(self) -> None:
-        case, why = "hash.grows", "a_test.cc:7: Failure Value of: has(3) Actual: false"
+        case, why = "hash.grows", "a_test.cc:7: Value of: has(3) Actual: false"
         self.assertEqual(told(FAILED, 1), (case, why))
         self.assertEqual(told(FAILED, 0), (case, why))
+
+    def test_only_its_first_message(self) -> None:
+        more = FAILED.replace("[  FAILED", "a_test.cc:8: Failure\nmore\n[  FAILED", 1)
+        self.assertEqual(told(more, 1)[1], "a_test.cc:7: Value of: has(3) Actual: false")
 
     def test_a_long_text_is_cut_between_words(self) -> None:
         _, why = told(FAILED.replace("false", "word " * 1000), 1)
@@ -136,8 +140,8 @@ class OfAKernel(unittest.TestCase):
 
     def test_one_that_never_ends(self) -> None:
         self.test.write_text("#!/bin/sh\necho '[ RUN      ] hash.finds'\nwhile :; do :; done\n")
-        with mock.patch.object(host_tests, "LIMITS", host_tests.replace(host_tests.LIMITS,
-                                                                        processor=1)):
+        with mock.patch.object(host_tests, "LIMITS", Limits(seconds=60, file=1 << 20,
+                                                             processor=1)):
             self.assertIn("hash_test, hash.finds: it ended with status", self.said())
 
 

@@ -95,7 +95,7 @@ class TestMistyped(Folder):
         return self.out
 
     def test_a_rung_that_there_is_not(self) -> None:
-        for rung in ("nonsense", "0", "14", "-1", ""):
+        for rung in ("nonsense", "0", "15", "-1", ""):
             self.refused(f"RUNG={rung} is not a rung of lab 4. Its rungs are:\n   1 called\n",
                          f"--rung={rung}")
 

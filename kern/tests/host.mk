@@ -43,8 +43,8 @@ $$($(1).dir)/test.o: $(1) $(kernel_headers) $(test_headers) $(gtest).gch kern/te
 	$$(call say,HOSTCXX,$$@)mkdir -p $$(@D) && g++ $(host_flags.cc) -include $(gtest) \
 	$$($(1).inc) -c -o $$@ $$<
 $$($(1).bin): $$($(1).dir)/test.o $$($(1).obj)
-	$$(call say,HOSTLD,$$@)g++ $(host_flags.cc) -o $$@ $$(filter %.o,$$^) $$($(1).staff_obj) -no-pie \
-	$$(filter -l%,$$($(1).words)) $(host_libs)
+	$$(call say,HOSTLD,$$@)g++ $(host_flags.cc) -no-pie -o $$@ $$(filter %.o,$$^) \
+	$$($(1).staff_obj) $$(filter -l%,$$($(1).words)) $(host_libs)
 host-tests-built: $$($(1).bin)
 .PHONY: $(1).run
 $(1).run: host-tests-built
