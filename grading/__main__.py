@@ -245,7 +245,7 @@ def make_tests(options: argparse.Namespace) -> None:
         (options.kernels / "host" / name).unlink(missing_ok=True)
     if options.make and tests:
         command = [word for word in shlex.split(options.make) if word != "all"]
-        subprocess.run([*command, "--keep-going", "GRADED=1",
+        subprocess.run([*command, "--keep-going", "graded=1",
                         *(f"build/host/{name}" for name in tests)], close_fds=False, check=False)
 
 

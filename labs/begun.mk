@@ -14,11 +14,11 @@ $(foreach t,$(wildcard kern/ftrace/tests/*_test.cc),$(if \
 	$(wildcard labs/staff/$(host)/$(basename $(notdir $t))),$(eval $(call staff_of_test,$t))))
 
 # $(call begun,tests): the tests for which every needed file was changed. For other tests that were
-# asked for, it prints why not. A grade (GRADED=1) runs the tests of files as handed out, too.
+# asked for, it prints why not. A grade (graded=1) runs the tests of files as handed out, too.
 ifneq ($(wildcard labs/staff),)
 ifneq ($(filter host-tests build/host/%,$(MAKECMDGOALS)),)
 asked_for = $(addsuffix .cc,$(addprefix %/,$(notdir $(filter build/host/%,$(MAKECMDGOALS)))))
-begun = $(shell $(PYTHON) labs/begun.py $(if $(GRADED),--graded) $(staffed:%=--staffed=%) \
+begun = $(shell $(PYTHON) labs/begun.py $(if $(graded),--graded) $(staffed:%=--staffed=%) \
 	$(if $(filter host-tests,$(MAKECMDGOALS)),$1,$(filter $(asked_for),$1)))
 endif
 build/host/%_test:

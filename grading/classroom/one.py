@@ -48,8 +48,8 @@ QEMU_SANDBOX = "-sandbox on,obsolete=deny,elevateprivileges=deny,spawn=deny"
 ROOM = 64 << 20  # bytes that are free where a build may fail by its own fault
 LONGEST_TEXT = 64 << 10  # bytes that are kept of what a build or a grade printed
 LONGEST_LOG = 1 << 20  # of a console's log: its beginning and its end
-# The two scripts read for each architecture: MAKE_, the command that builds it; TESTS_, the one that
-# builds its host tests, without which only their rung is lost; STAFF_, the labs and halves for
+# The two scripts read for each architecture: MAKE_, the command that builds it; TESTS_, the one for
+# its host tests, without which only their rung is lost; STAFF_, the labs and halves for
 # which the staff's objects are linked; HALVES_, the options that name these halves to the grader.
 CPU = "awk '{print ($14 + $15 + $16 + $17) / 100}' /proc/$$/stat"
 BUILD_EACH = rf"""

@@ -129,7 +129,7 @@ def make_tests(lab: int, arch: str, staffed: Sequence[str] = ()) -> list[str]:
     """The command that builds a submission's host tests, after the kernel; none: the lab has none.
     """
     tests = [f"build/host/{name}" for name in rubric.lab(lab).tests(arch, staff=staffed)]
-    return [*make(lab, arch, staffed)[:-1], "--keep-going", "GRADED=1", *tests] if tests else []
+    return [*make(lab, arch, staffed)[:-1], "--keep-going", "graded=1", *tests] if tests else []
 
 
 @contextmanager
