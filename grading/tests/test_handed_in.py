@@ -359,8 +359,8 @@ class Copies(unittest.TestCase):
             (at / "lab4/kern").mkdir(parents=True)
             (at / "lab4/callsite.elf").touch()
             (at / "lab4/callsite.map").write_text("LOAD build/riscv64/lab4/kern/fs/file.o\n")
-            options = argparse.Namespace(out=out, kernels=tree / "build", variant="lab4",
-                                         arch=["riscv64"])
+            options = argparse.Namespace(out=out, kernels=tree / "build", variant="lab4", lab=4,
+                                         staff=[], arch=["riscv64"])
             for _ in range(2):  # the second time over what the first has left
                 program.take_copies(options)
                 copy = options.kernels / "riscv64/callsite.elf"
@@ -368,6 +368,23 @@ class Copies(unittest.TestCase):
                 self.assertEqual((at / "lab4", [at / "lab4/kern/fs/file.o"]),
                                  handed_in.linked(copy))
                 options.kernels = tree / "build"
+
+    def test_a_labs_host_tests_are_copied_with_the_objects_that_were_handed_in(self) -> None:
+        with tempfile.TemporaryDirectory() as folder:
+            build = Path(folder).resolve() / "build"
+            for name in ("host/records_test", "host/hash_test", "riscv64/callsite.elf",
+                         *(f"host/records_test.d/{of}.o"
+                           for of in ("test", "kern/ftrace/core/records",
+                                      "kern/ftrace/core/table"))):
+                (build / name).parent.mkdir(parents=True, exist_ok=True)
+                (build / name).touch()
+            options = argparse.Namespace(out=Path(folder, "out"), kernels=build, variant="",
+                                         lab=2, staff=[], arch=["riscv64"])
+            program.take_copies(options)
+            host = options.kernels / "host"
+            self.assertEqual({"records_test", "records_test.d/kern/ftrace/core/records.o"},
+                             {str(path.relative_to(host)) for path in host.rglob("*")
+                              if path.is_file()})
 
     def test_recordmcount_is_copied_with_a_kernel_that_a_link_names(self) -> None:
         """A class's grade names no variant: build/ARCH/callsite.elf is a link to the kernel that
@@ -380,7 +397,7 @@ class Copies(unittest.TestCase):
             for name in ("callsite.elf", "Image"):
                 (at / name).symlink_to(f"lab2-staff1/{name}")
             options = argparse.Namespace(out=Path(folder, "out"), kernels=at.parent, variant="",
-                                         arch=["riscv64"])
+                                         lab=2, staff=[], arch=["riscv64"])
             program.take_copies(options)
             self.assertEqual({"callsite.elf", "Image", "recordmcount", handed_in.TREE},
                              {path.name
