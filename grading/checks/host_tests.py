@@ -27,7 +27,7 @@ from kern.ftrace.tools.walls import COMPILER, SUBMISSION, Ended, Limits, printab
 from qemu.machine import ROOT
 
 # AddressSanitizer reserves 16 TiB of addresses. A test keeps its text in a file.
-LIMITS = Limits(seconds=300, processor=60, memory=1 << 45, file=256 << 20, together=1 << 30)
+LIMITS = Limits(seconds=300, processor=20, memory=1 << 45, file=256 << 20, together=1 << 30)
 # AddressSanitizer reads /proc, which a class's sandbox cannot mount again; some tests run the
 # assembler.
 SANDBOX = replace(COMPILER, mounts=(*COMPILER.mounts, "--ro-bind", "/proc", "/proc", "--dev",

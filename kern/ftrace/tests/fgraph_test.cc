@@ -507,34 +507,52 @@ TEST_F(fgraph, a_user_that_comes_at_any_store_hears_of_both_or_neither)
 
 /*
  * Users on the heap, so that the sanitizer sees an access to a user that was unregistered and
- * freed.
+ * freed. One of the handlers of the user that leaves waits inside until a grace period begins.
  */
+struct mortal;
+static std::atomic<mortal *> leaves;
+static std::atomic<bool> inside, go_on;
+static std::atomic<unsigned long> passes;
 struct mortal {
 	struct ftrace_filter filter = {};
 	struct fgraph_ops ops = {};
-	std::atomic<int> inside{0};
-	mortal()
+	bool at_return;
+	explicit mortal(bool at_return) : at_return(at_return)
 	{
 		ops = {entry, ret, &filter};
 		ops.private_ = this;
 		ops.idx = -1;
 	}
-	static void linger(struct fgraph_ops *g)
+	static void linger(struct fgraph_ops *g, bool at_return)
 	{
-		mortal *m = (mortal *)g->private_;
-		m->inside++;
-		for (int i = 0; i < 3; i++)
+		if (g->private_ != leaves || leaves.load()->at_return != at_return)
+			return;
+		for (inside = true; !go_on;)
 			std::this_thread::yield();
-		m->inside--;
+		inside = false;
 	}
 	static int entry(struct ftrace_graph_ent *, struct fgraph_ops *g, struct ftrace_regs *)
 	{
-		linger(g);
+		linger(g, false);
 		return 1;
 	}
 	static void ret(struct ftrace_graph_ret *, struct fgraph_ops *g, struct ftrace_regs *)
 	{
-		linger(g);
+		linger(g, true);
+	}
+	void leave()
+	{
+		go_on = false;
+		leaves = this;
+		while (!inside)
+			std::this_thread::yield();
+		unregister_ftrace_graph(&ops);
+		EXPECT_FALSE(inside) << "a handler still runs after unregistering its user";
+		leaves = nullptr;
+		go_on = true;
+		while (inside)
+			std::this_thread::yield();
+		delete this;
 	}
 };
 
@@ -542,27 +560,21 @@ struct mortal {
  * This CPU makes calls; the other registers, unregisters and frees users. The grace period ends
  * when this CPU is between two calls.
  */
-static std::atomic<unsigned long> passes;
 TEST_F(fgraph, a_user_that_has_left_on_another_cpu_may_be_freed)
 {
 	std::atomic<bool> done(false);
 	fake_in_grace = [] {
+		go_on = true;
 		for (unsigned long seen = passes; passes == seen;)
 			std::this_thread::yield();
 	};
 	std::thread other([&] {
-		for (int i = 0; i < 100; i++) {
-			auto *a = new mortal, *b = new mortal;
+		for (bool at_return : {false, true}) {
+			auto *a = new mortal(at_return), *b = new mortal(at_return);
 			register_ftrace_graph(&a->ops);
 			register_ftrace_graph(&b->ops);
-			unregister_ftrace_graph(&a->ops);
-			EXPECT_EQ(a->inside, 0)
-				<< "a handler still runs after unregistering its user";
-			delete a;
-			unregister_ftrace_graph(&b->ops);
-			EXPECT_EQ(b->inside, 0)
-				<< "a handler still runs after unregistering its user";
-			delete b;
+			a->leave();
+			b->leave();
 		}
 		done = true;
 	});
