@@ -56,6 +56,17 @@ class Help(unittest.TestCase):
         self.assertEqual(set(), names - told - OURS)
 
 
+class Folder(unittest.TestCase):
+    def test_the_tree_may_be_in_a_folder_with_quotes_and_spaces(self) -> None:
+        """Then CCACHE_DIR has them, too."""
+        with tempfile.TemporaryDirectory(prefix="it's \"a\" ") as folder:
+            done = subprocess.run(["make", "-s", "build/riscv64/lab1/kern/base/string.o",
+                                   "LAB=1", "ARCH=riscv64"], cwd=ROOT, capture_output=True,
+                                  text=True, check=False,
+                                  env={**os.environ, "CCACHE_DIR": f"{folder}/ccache"})
+        self.assertEqual((0, ""), (done.returncode, done.stderr))
+
+
 class FullDisk(unittest.TestCase):
     def test_a_build_on_a_full_disk(self) -> None:
         """At each size one sentence, and with room again the same command works."""
