@@ -65,7 +65,7 @@ $(setup): .ci/packages .ci/install $(wildcard qemu/download.py)
 waiting_for = $(if $(silent),,echo "Another make builds in $1/: waiting.";)
 build = mkdir -p $1 && { flock -n 9 || { $(waiting_for) flock 9; }; \
 	$(MAKE) --no-print-directory -f $2 || \
-	{ status=$$?; $(PYTHON) qemu/disk.py build $(CCACHE_DIR); exit $$status; }; } 9>$1/.lock
+	{ status=$$?; $(PYTHON) qemu/disk.py build "$$CCACHE_DIR"; exit $$status; }; } 9>$1/.lock
 files_in = $(filter build/$1/%,$(MAKECMDGOALS))
 # $(call goals,folder,all): the files in this folder that make was asked for; with any other
 # command, all.

@@ -249,11 +249,12 @@ def make_tests(options: argparse.Namespace) -> None:
                         *(f"build/host/{name}" for name in tests)], close_fds=False, check=False)
 
 
-def unlike(kernel: Kernel) -> str:
+def unlike(kernel: Kernel, lab: int) -> str:
     """A sentence if the image that is booted is not the one that was linked, or ''."""
     if kernel.is_in(kernel.path.with_name("Image").read_bytes()):
         return ""
-    return f"the Image of {kernel.arch} was not made from its callsite.elf; type make"
+    return (f"the Image of {kernel.arch} was not made from its callsite.elf; type make LAB={lab} "
+            f"ARCH={kernel.arch}")
 
 
 @contextmanager
@@ -276,7 +277,8 @@ def take_copies(options: argparse.Namespace) -> None:
         # Without a variant it has links to a kernel's files, and none to its recordmcount.
         linked = (folder / KERNEL_FILES[0]).resolve().parent
         if not (linked / KERNEL_FILES[0]).exists():
-            raise Refused(f"{Verdict.BUILD.value}: there is no kernel for {arch}; type make")
+            raise Refused(f"{Verdict.BUILD.value}: there is no kernel for {arch}; type make "
+                          f"LAB={options.lab} ARCH={arch}")
         of_kernel = [folder / name if (folder / name).exists() else linked / name
                      for name in KERNEL_FILES]
         into.mkdir(parents=True)
@@ -303,7 +305,7 @@ def refuse(options: argparse.Namespace) -> rubric.Rung | None:
     Raises Refused if these options or kernels cannot be graded, Unfit if this host cannot grade,
     Stopped if a kernel's ELF file cannot be read."""
     unfinished = nothing_own(options.lab, options.staff) or as_handed_out(
-        options.lab, options.arch, options.staff)
+        options.lab, options.arch, options.staff, "submit" if options.submit else "grade")
     if unfinished:
         raise Refused(unfinished)
     if options.gdb and options.schedule and len(options.arch) > 1:
@@ -333,8 +335,9 @@ def refuse(options: argparse.Namespace) -> rubric.Rung | None:
     for arch in options.arch if not options.machine else []:
         plugin.build(arch)
     with blamed():
-        wrong = [why for arch in options.arch if (why := broken(kernel_in(options.kernels, arch))
-                                                  or unlike(kernel_in(options.kernels, arch)))]
+        wrong = [why for arch in options.arch
+                 if (why := broken(kernel_in(options.kernels, arch))
+                     or unlike(kernel_in(options.kernels, arch), options.lab))]
     if wrong:
         raise Refused(f"{Verdict.BUILD.value}: {wrong[0]}")
     return rung

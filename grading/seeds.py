@@ -18,6 +18,7 @@ from pathlib import Path
 
 from grading import __main__ as program
 from grading.machine.machine import ended_by_signals
+from grading.report import typed
 from grading.stimulus.schedules import SCHEDULES
 from qemu.machine import ROOT
 
@@ -42,6 +43,8 @@ def scheduled(at: Path) -> bool:
 
 def main() -> int:
     arch, out, seeds, *words = sys.argv[1:]
+    # what a student is told to type is for another machine
+    typed.GIVEN = tuple(name for name in typed.GIVEN if not name.startswith("QEMU_"))
     with suppress(Exception):  # a file that is no kernel: each grade says so
         program.kernel_in(ROOT / "build", arch)
     for n, seed in enumerate(seeds.split(), 1):

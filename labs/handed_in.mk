@@ -5,7 +5,7 @@ handed_in := $(foreach a,$(ARCHS),$(subst <arch>,$a,$(handed_in)))
 # No warning about an unused function: the bodies that call it may not be written yet.
 handed_in_c := $(patsubst %.c,%.o,$(filter kern/%.c,$(handed_in)))
 $(addprefix %/,$(handed_in_c)): ftrace_cflags += -Wno-unused-function
-# $(call walled,folders): before a compiler's command; what it may see besides itself. No kernel
-# with TESTS=1 is graded.
+# $(call walled,folders): before a compiler's command; what it may see besides itself. Not with
+# TESTS=1, which no class's kernel has.
 walled = $(if $(TESTS),,$(if $(filter $<,$(handed_in)), \
 	$(PYTHON) kern/ftrace/tools/compile.py $1 --))

@@ -34,12 +34,13 @@ WALK, DIRECT, FPROBE = ("kern/ftrace/graph/fgraph_one_walk", "kern/ftrace/trace/
                         "kern/ftrace/probes/fprobe")
 HIDDEN = ((5, WALK), (6, DIRECT), (7, DIRECT), (8, DIRECT), (8, FPROBE))
 CONTENTS = ("docs/index.md", "docs/mkdocs.yml")  # a line for each page
+PAGES = r"(add|instructors|platforms|what-the-grade-sees)\.md"  # of docs/, for the instructor
 INSTRUCTORS = re.compile(
     r"labs/(?!\d+-[^/]+/(?!wrong/|equivalent$|promises\.toml$)|"
     r"(student|staff|begun|handed_in)\.mk$|begun\.py$)|"
     r"grading/(tests/|classroom/|"
     r"selftest/(edits|wrong|mutants|mutations|class_of|handed_out)\.py$)|"
-    r"\.ci/run$|docs/(add|instructors|platforms)\.md$|"
+    rf"\.ci/run$|docs/{PAGES}$|"
     rf"({'|'.join((WALK, DIRECT, FPROBE))})\.c$")
 STAGES = re.compile(r"^STAGES := .*$", re.M)
 
@@ -131,6 +132,11 @@ def write(out: Path, name: str, start: int) -> None:
         if "LAB_START" in target.read_text():
             raise NoHandout(
                 f"{name}: a condition on LAB_START is left, and no lab hands in this file")
+
+
+def contents(name: str) -> str:
+    lines = (ROOT / name).read_text().splitlines(keepends=True)
+    return "".join(line for line in lines if not re.search(rf"\b{PAGES}", line))
 
 
 def readme(last: int) -> str:
@@ -229,9 +235,7 @@ def hand_out(out: Path, labs: str, stages: dict[int, list[str]]) -> int:
     for name in files(later_names(stages, last), last):
         write(out, name, start.get(name, 0))
     for name in CONTENTS:
-        (out / name).write_text("".join(
-            line for line in (ROOT / name).open()
-            if not re.search(r"\b(add|instructors|platforms)\.md", line)))
+        (out / name).write_text(contents(name))
     (out / "README.md").write_text(readme(last))
     mk = out / "kern/ftrace/stages.mk"
     mk.write_text(STAGES.sub("STAGES := " + " ".join(map(str, range(1, last + 1))), mk.read_text()))

@@ -346,7 +346,7 @@ def _checked(name: str, here: list[Candidate]) -> bytes:
     if data.startswith((b"\xff\xfe", b"\xfe\xff")):
         raise Refused(f"{name} is text in UTF-16, which no compiler reads: save it as UTF-8")
     if b"\0" in data:
-        raise Refused(f"{name} has a NUL character")
+        raise Refused(f"{name} has a NUL character, as text in UTF-16 has many: save it as UTF-8")
     return data
 
 

@@ -16,6 +16,7 @@ import re
 from collections import Counter
 from dataclasses import dataclass, replace
 from pathlib import Path
+from unicodedata import normalize
 
 import yaml  # type: ignore[import]
 
@@ -73,8 +74,9 @@ def _found(folder: Path, entries: list[Path]) -> Class:
                  if path.is_dir() and not path.is_symlink() or archive(path)]
     # a report beside a student's archive is no second submission
     stems = {_stem(path) for path in handed_in}
-    handed_in += [path for path in entries
-                  if spellings.is_unread(path) and _stem(path) not in stems]
+    handed_in += [path for path in entries if path not in handed_in and path.is_file()
+                  and (spellings.is_unread(path) or spellings.LONE.search(path.name))
+                  and _stem(path) not in stems]
     of_name: dict[str, list[Path]] = {}
     for path in sorted(handed_in):
         of_name.setdefault(_stem(path), []).append(path)
@@ -94,7 +96,7 @@ def alone(path: Path) -> Class:
 
 
 def _stem(path: Path) -> str:
-    return path.name if path.is_dir() else spellings.stem(path.name)
+    return normalize("NFC", path.name) if path.is_dir() else spellings.stem(path.name)
 
 
 def _class(layout: str, found: list[tuple[str, str, Path, bool | None]], ignored: list[Path],

@@ -50,7 +50,7 @@ def check(out: Path, lab: int) -> None:
     workflow. One repository is one assignment of GitHub Classroom."""
     if not (out / "labs/staff").is_dir() or not any(out.glob(f"labs/{lab}-*/rubric.toml")):
         raise NoWalls(f"OUT={out} is no tree with lab {lab} that make handout wrote: type  make "
-                      f"handout OUT=.. LABS=0-{lab}")
+                      f"handout OUT=../lab{lab} LABS=0-{lab}")
     before = (out / WORKFLOW).read_text() if (out / WORKFLOW).exists() else ""
     if before and before.partition("\n")[0] != template("classroom.yml", lab).partition("\n")[0]:
         raise NoWalls(f"{out / WORKFLOW} is another lab's: write a tree of its own for lab {lab}, "

@@ -93,12 +93,13 @@ def table(path: Path, lines: Iterable[Iterable[object]]) -> None:
 def write(out: Path, lab: int, rows: list[Row]) -> None:
     possible = rows[0].result["possible"] if rows else 0
     heads = ("student", "name", "id", "late", "state", "points", "possible", *ARCHES, "before",
-             "not handed in", "ignored files", "first error", "after the late policy", "submitted",
-             "by")
+             "not handed in", "names", "ignored files", "first error", "after the late policy",
+             "submitted", "by")
     lines = ((r.submission.student, r.submission.name, r.submission.ident,
               "late" if r.submission.late else "", r.state, r.points, r.result["possible"],
               *map(r.of, ARCHES), r.history[-2]["points"] if len(r.history) > 1 else "",
-              " ".join(r.taken.missing), r.taken.ignored_count, r.why, r.final,
+              " ".join(r.taken.missing), "; ".join(r.taken.notes), r.taken.ignored_count, r.why,
+              r.final,
               r.late.submitted if r.late else "", r.late.clock if r.late else "") for r in rows)
     table(out / "class.csv", [heads, *lines])
     table(

@@ -7,6 +7,7 @@ An archive may give a file any name. Names are only compared: no file is written
 from __future__ import annotations
 
 import re
+import unicodedata
 from collections.abc import Iterable
 from difflib import SequenceMatcher
 from itertools import islice
@@ -36,6 +37,8 @@ ADDED = re.compile(r"__MACOSX|\._.*|\.DS_Store|Thumbs\.db|desktop\.ini|\.Spotlig
 # Archives and documents that are not read, by the end of their names or by their first bytes. A
 # document is a zip file, and a zip file may have the name of a .rar.
 DOCUMENT = re.compile(r"\.(docx?|odt|pages|pptx?|odp|xlsx?|ods|rtf|pdf)$", re.IGNORECASE)
+# What a student may have written, or one packed file: alone it is no submission that can be taken.
+LONE = re.compile(r"\.([cs]|gz|bz2|xz)$", re.IGNORECASE)
 UNREAD = re.compile(r"\.(7z|rar|zst|tzst|lz|lz4|lzma|z|cab|arj|iso|dmg)$", re.IGNORECASE)
 BEGINNINGS = (b"7z\xbc\xaf\x27\x1c", b"Rar!\x1a\x07", b"\x28\xb5\x2f\xfd", b"%PDF-",
               b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1", b"{\\rtf")
@@ -69,7 +72,7 @@ def is_added(path: list[str]) -> bool:
 
 def plain(part: str) -> str:
     """The name that was changed into this one."""
-    before = ""
+    part, before = unicodedata.normalize("NFC", part), ""
     while part != before and len(part) <= LONGEST:
         before = part
         for _, pattern, instead, _ in CHANGES:
@@ -84,9 +87,9 @@ def means(path: list[str], wanted: list[str]) -> tuple[bool, bool]:
         return False, False
     if last == wanted:
         return True, True
-    if not all(part.isascii() for part in last):  # letters that only look the same
-        return False, False
     changed = [have if have == want else plain(have) for have, want in zip(last, wanted)]
+    if not all(part.isascii() for part in changed):  # letters that only look the same
+        return False, False
     return ([of.casefold() for of in changed] == [of.casefold() for of in wanted],
             changed == wanted)
 
@@ -109,9 +112,10 @@ def unread(name: str) -> str:
 
 
 def stem(name: str) -> str:
-    """The name of an archive, without what says of which kind it is."""
+    """The name of a submission, without what says of which kind of file it is."""
+    name = unicodedata.normalize("NFC", name)
     without = ARCHIVE.sub("", name)
-    return without if without != name else UNREAD.sub("", DOCUMENT.sub("", name))
+    return without if without != name else LONE.sub("", UNREAD.sub("", DOCUMENT.sub("", name)))
 
 
 def nearest(seen: Iterable[str], missing: list[str]) -> list[str]:

@@ -86,15 +86,20 @@ def run(command: list[str], data: str = "") -> str:
     return done.stdout
 
 
-def ready(host: str, ssh: str, at: Path, about: dict[str, Any], place: str,
-          jobs: str) -> tuple[str, list[str]]:
-    """Prepare a worker. Returns its name for parallel's --sshlogin, and the command that checks it.
-    Raises Refusal if it cannot grade."""
+def connection(host: str, ssh: str) -> list[str]:
+    """The command that connects to a host. Raises Refusal if that is no host."""
     named = HOST.fullmatch(host)
     if not named:
         raise Refusal("a host is written  name, user@name or user@name:port")
     login, port = named.groups()
-    rsh = [*shlex.split(ssh), *(["-p", port] if port else [])]
+    return [*shlex.split(ssh), *(["-p", port] if port else []), login]
+
+
+def ready(host: str, ssh: str, at: Path, about: dict[str, Any], place: str,
+          jobs: str) -> tuple[str, list[str]]:
+    """Prepare a worker. Returns its name for parallel's --sshlogin, and the command that checks it.
+    Raises Refusal if it cannot grade."""
+    *rsh, login = connection(host, ssh)
     run([*rsh, login, f"mkdir -p {FOLDER}/{place} {FOLDER}/{jobs}"])
     run(["rsync", "-azR", "--copy-unsafe-links", f"--rsh={shlex.join(rsh)}", f"{at}/./",
          f"{ROOT}/./grading/classroom", f"{login}:{FOLDER}/{place}/"])
@@ -122,7 +127,7 @@ def prepare(hosts: list[str], ssh: str, out: Path, at: Path, about: dict[str, An
     why it cannot. Raises NoWalls if none can."""
     if not shutil.which("rsync") or not shutil.which(shlex.split(ssh)[0]):
         raise NoWalls("rsync or ssh is not installed: type make setup")
-    ssh = f"{ssh} {SSH}"
+    own, ssh = ssh, f"{ssh} {SSH}"
     place = f"{at.name}-{str(about['grader'])[:16]}"
     jobs = "jobs-" + hashlib.sha256(f"{platform.node()}:{out}".encode()).hexdigest()[:16]
 
@@ -139,7 +144,9 @@ def prepare(hosts: list[str], ssh: str, out: Path, at: Path, about: dict[str, An
             print(f"{intake.printable(host)} grades nothing: {said}", file=sys.stderr, flush=True)
     ready_ones = {host: said for host, said in zip(hosts, found) if not isinstance(said, Refusal)}
     if not ready_ones:
-        raise NoWalls(f"no host can grade. Try:  ssh {intake.printable(hosts[0])}  and see "
+        first = next((shlex.join(connection(host, own)) for host in hosts if HOST.fullmatch(host)),
+                     "")
+        raise NoWalls(f"no host can grade. {f'Try:  {first}  and see' if first else 'See'} "
                       "docs/instructors.md, \"On many machines\"")
     return Workers(ssh, place, jobs, [login for login, _ in ready_ones.values()],
                    {host: check for host, (_, check) in ready_ones.items()})

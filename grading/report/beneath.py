@@ -69,9 +69,11 @@ def _named(number: str) -> str:
     return f"its own half {_quoted(number)}" if "." in number else f"lab {number}"
 
 
-def as_handed_out(lab: int, arches: list[str], staff: Collection[str] = ()) -> str:
+def as_handed_out(lab: int, arches: list[str], staff: Collection[str] = (),
+                  command: str = "grade") -> str:
     """A sentence about earlier files that this lab's kernel needs and that are still as handed out,
-    or ''. `staff`: the halves of this lab for which the staff's objects are linked."""
+    or ''. `staff`: the halves of this lab for which the staff's objects are linked; `command`: of
+    make, that was typed."""
     asked, still = set(filter(None, os.environ.get("STAFF", "").split(","))), untouched() if Path(
         "labs/staff").exists() else set()
     missing = {arch: {n: sorted(names & still) for n, names in _linked(lab, arch, staff).items()
@@ -84,7 +86,7 @@ def as_handed_out(lab: int, arches: list[str], staff: Collection[str] = ()) -> s
     return (f"Lab {lab} needs {' and '.join(map(_named, labs))}, of which {', '.join(names)} "
             f"{'is' if len(names) == 1 else 'are'} as handed out: write that first"
             + (f", or grade ARCH={done[0]} alone" if done else "") + ", or take the staff's "
-            f"objects: {with_staff(lab, ','.join(sorted({*labs, *asked})))}")
+            f"objects: {with_staff(lab, ','.join(sorted({*labs, *asked})), command)}")
 
 
 def nothing_own(lab: int, staff: Collection[str]) -> str:

@@ -1,7 +1,7 @@
 """`make test-mutants`: measures how much wrong code each lab's grade catches.
 
-    python3 -m grading.selftest.mutants --lab 4 --arch arm64 [--count 60] [--seed N] [--jobs 1]
-    [KIND-OR-PART-OF-AN-ID ...]
+    python3 -m grading.selftest.mutants [KIND-OR-PART-OF-AN-ID ...] --lab 4 --arch arm64
+    [--count 60] [--seed N] [--jobs 1]
 
 A mutant is the solution with one small change to the lines that a student writes
 (grading/selftest/mutations.py). Each mutant is built in a copy of the tree, where only the changed

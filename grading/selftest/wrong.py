@@ -45,7 +45,7 @@ from rich.console import Console
 from grading.checks import rubric
 from grading.elf.elf import Kernel
 from grading.machine.machine import ended_by_signals
-from grading.report import report, side_by_side
+from grading.report import report, side_by_side, typed
 from grading.selftest import edits
 from grading.selftest.edits import SourceEdit, Unusable
 from grading.session import session
@@ -372,7 +372,10 @@ def main() -> int:
     if options.show:
         return show(options)
     if options.part:
-        print(f"seed {options.seed} (again: make test-labs SEED={options.seed})", flush=True)
+        chosen_only = {name: str(of[0]) for name, of in (("LAB", options.lab),
+                                                         ("ARCH", options.arch)) if len(of) == 1}
+        again = typed.words({**chosen_only, "SEED": str(options.seed)})
+        print(f"seed {options.seed} (again: make test-labs{again})", flush=True)
     lines = run(chosen(options), [] if options.names or options.part else options.lab, options.arch,
                 options.seeds)
     return end(lines, time.monotonic() - began)

@@ -916,13 +916,16 @@ class Whole(WithFolder):
         status, said = self.run_main(self.full_marks)
         self.assertEqual(status, 0, said)
         with (self.out / "class.csv").open(newline="") as table:
-            why = {row["student"]: (row["state"], row["first error"])
-                   for row in csv.DictReader(table)}
+            lines = {row["student"]: row for row in csv.DictReader(table)}
+        why = {student: (row["state"], row["first error"]) for student, row in lines.items()}
         unread = "cy.rar: an archive of this kind is not read; hand in a .zip or .tar.gz"
         near = f"patch.c: did you mean {self.NAME}?"
         self.assertEqual((why["bo"], why["cy"]),
                          (("nothing handed in", near), ("refused", unread)))
         self.assertEqual((why["ann"][0], why["di"][0]), ("graded", "graded"))
+        self.assertEqual({student: row["names"] for student, row in lines.items()},
+                         {"ann": "", "bo": near, "cy": "",
+                          "di": f"{self.NAME.upper()} was taken as {self.NAME}"})
         self.assertIn(f"\nnothing handed in: bo, {near}\nrefused: cy, {unread}\n", said)
         for page in (self.out / "index.html", self.out / "students/di/feedback.html",
                      self.out / "students/di/feedback.md"):
@@ -956,7 +959,7 @@ class Whole(WithFolder):
             "\n1 to grade, 1 at a time; 1 graded before; 1 equal to another one; 1 refused; 2 "
             "empty.\n",
             said)
-        self.assertIn(f"\nrefused: di, {self.NAME} has a NUL character\n", said)
+        self.assertIn(f"\nrefused: di, {self.NAME} has a NUL character, ", said)
 
     def test_the_deadline_that_was_understood_is_said(self) -> None:
         _, said = self.run_main(self.full_marks, "--late", "10%/day", "--deadline",

@@ -14,6 +14,7 @@ import subprocess
 import tarfile
 import tempfile
 import time
+import unicodedata
 import unittest
 import zipfile
 from collections.abc import Callable
@@ -29,6 +30,7 @@ from kern.ftrace.tools import walls
 
 PATCH, CALLER = "kern/ftrace/core/patch.c", "kern/ftrace/arm64/mcount_caller.S"
 WANTED = (PATCH, CALLER)
+COPIA = PATCH.replace("patch", "patch - cópia")
 BOTH = {PATCH: b"int x;\n", CALLER: b"\tnop\n"}
 
 
@@ -272,6 +274,8 @@ class Intake(unittest.TestCase):
     def test_text_that_is_none(self) -> None:
         self.refused(tar([(PATCH, "int x;".encode("utf-16"))]), "is text in UTF-16")
         self.refused(tar([(PATCH, b"int\0x;\n")]), "has a NUL character")
+        self.refused(tar([(PATCH, "int x;\n".encode("utf-16-le"))]),
+                     "has a NUL character, as text in UTF-16 has many: save it as UTF-8")
 
     def test_a_file_that_is_too_large_or_cut_off(self) -> None:
         self.refused(tar([(PATCH, bytes(intake.LARGEST + 1))]), f"has {intake.LARGEST + 1} bytes")
@@ -362,7 +366,8 @@ class Intake(unittest.TestCase):
             *(f"{folder}/{name}" for name in names), PATCH.replace("/", "\\"),
             f"C:\\Users\\ann\\{PATCH}", f"/home/ann/callsite/{PATCH}", f"home/ann/lab 3/{PATCH}",
             PATCH.upper(), f"{folder.upper()}/{last}", f"{folder}/patch.C",
-            PATCH.replace("ftrace", "ftrace (1)"), f"lab3 - Copy/{PATCH}",
+            PATCH.replace("ftrace", "ftrace (1)"), f"lab3 - Copy/{PATCH}", COPIA,
+            unicodedata.normalize("NFD", COPIA),
         ]:
             for got in (self.take(tar([(name, b"x\n")])),
                         self.take(zipped([(name, b"x\n")]), "lab3.zip")):
@@ -386,6 +391,12 @@ class Intake(unittest.TestCase):
         # gcc -save-temps makes mcount_caller.s of mcount_caller.S
         got = self.take(tar([*BOTH.items(), (CALLER.replace(".S", ".s"), b"# 1\n")]))
         self.assertEqual((got.files, got.ignored), (BOTH, [CALLER.replace(".S", ".s")]))
+
+    def test_letters_that_only_look_the_same_are_other_letters(self) -> None:
+        for wanted, letter, like in ((PATCH, "c", "\u0441"), (CALLER, "S", "\u017f")):
+            name = wanted.replace(letter, like)
+            got = self.take(tar([(name, b"x\n")]))
+            self.assertEqual((got.files, got.why), ({}, f"{name}: did you mean {wanted}?"))
 
     def test_what_systems_add_is_nobody_s(self) -> None:
         added = [f"__MACOSX/{PATCH}", f"__MACOSX/._{PATCH}", PATCH.replace("patch", "._patch"),
@@ -649,6 +660,22 @@ class Layouts(unittest.TestCase):
                          [("one", ""),
                           ("two", "there are 3 submissions of this name: two, two.tar, two.zip")])
         self.assertEqual(found.ignored, [])
+
+    def test_a_name_in_composed_and_in_decomposed_unicode_is_one(self) -> None:
+        """macOS takes accents apart, and others do not: what looks like one student is one."""
+        composed, apart = (unicodedata.normalize(form, "Zoë Ö") for form in ("NFC", "NFD"))
+        found = self.class_of(f"{composed}.tar", f"{apart}/")
+        self.assertEqual([(s.name, s.refused) for s in found.submissions],
+                         [(composed, f"there are 2 submissions of this name: {apart}, "
+                           f"{composed}.tar")])
+
+    def test_a_lone_file_that_a_student_may_have_written_has_a_row(self) -> None:
+        """Else it would be missed in a list of what is ignored."""
+        found = self.class_of("ann.S", "bo.c", "cy.S.gz", "di.s", "eli/", "eli.c", "README",
+                              "notes.txt")
+        self.assertEqual([s.path.name for s in found.submissions],
+                         ["ann.S", "bo.c", "cy.S.gz", "di.s", "eli"])
+        self.assertEqual(found.ignored, ["README", "eli.c", "notes.txt"])
 
     def test_a_hidden_entry_is_ignored_and_listed(self) -> None:
         for others in (["ann.tar"], ["Ann_1001_assignsubmission_file_/"], ["ann_17_200_lab3.tar"]):

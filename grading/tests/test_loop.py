@@ -25,13 +25,14 @@ import pexpect  # type: ignore[import]
 from rich.console import Console
 
 from grading import __main__ as program
+from grading import seeds
 from grading.checks import rubric
 from grading.elf.elf import Kernel
 from grading.evidence.evidence import Evidence
 from grading.evidence.finding import Defect, Finding
 from grading.machine.observer import HEADER, SLOT, Kind
 from grading.report import progress, replay, report, side_by_side, submit, typed
-from grading.selftest import wrong
+from grading.selftest import mutants, wrong
 from grading.tests.mutants import Mistake, build, forgets_an_argument, returns_at_once, wrong_kernel
 from grading.tests.test_recordmcount import COMPARES
 from grading.verdict import Refused
@@ -216,10 +217,11 @@ class TestTyped(Folder):
 
     def tree(self) -> Path:
         """The sources, with folders of the staff's objects, as a student has them."""
-        for folder in ("labs/staff/arm64/lab4", "build"):
-            (self.out / folder).mkdir(parents=True)
-        for half in ("2", "3", "4.1", "4.2"):
-            (self.out / "labs/staff/arm64/lab4" / half).mkdir()
+        (self.out / "build").mkdir()
+        for lab in rubric.LABS:
+            for part in [*range(1, lab), *(("4.1", "4.2") if lab == 4 else ())]:
+                for arch in ARCHES:
+                    (self.out / f"labs/staff/{arch}/lab{lab}/{part}").mkdir(parents=True)
         host = self.out / "labs/staff" / os.uname().machine
         host.mkdir(exist_ok=True)
         (host / "recordmcount").touch()
@@ -267,6 +269,48 @@ class TestTyped(Folder):
             rung = program.wanted_rung(options)
             self.assertEqual(rung and rung.name, "arguments" if "RUNG" in line else None)
 
+    def test_the_kernel_and_the_qemu_are_those_that_were_graded(self) -> None:
+        """Also its tests, and the kernel that is debugged."""
+        self.tree()
+        (self.out / "my.c").touch()
+        chosen = {"QEMU_DIR": "/opt/my qemu", "QEMU_EXTRA": "-icount shift=0"}
+        for line in self.printed(TESTS="1", DEBUG="1", APP="my.c", **chosen):
+            self.assertEqual(self.typed(line).variant, "lab4-tests-debug-my")
+            self.assertLessEqual({f"{name}={value}" for name, value in chosen.items()},
+                                 set(shlex.split(line)))
+
+    def test_those_of_the_pages_and_handouts(self) -> None:
+        self.tree()
+        pages = [*ROOT.glob("docs/*.md"), *ROOT.glob("labs/*/handout.md"), ROOT / "README.md",
+                 ROOT / "labs/student.md"]
+        lines = {" ".join(re.sub(r"\s{2,}#.*", "", line).split()): page for page in pages
+                 for line in re.findall(r"`(make (?:grade|submit) [^`]+)`|"
+                                        r"^(?:    |\$ )(?:\s*again: )?(make (?:grade|submit) .+)$",
+                                        page.read_text(), re.M)
+                 for line in line if line}
+        self.assertGreater(len(lines), 25)
+        for line, page in lines.items():
+            if re.search(r"\.\.\.|LAB=n|=NAME", line):  # the reader fills it in
+                continue
+            with (self.subTest(line=line, page=page.name),
+                  mock.patch.object(replay, "needs"),  # a terminal
+                  mock.patch.object(program, "lock", side_effect=Begins)):
+                options = self.typed(line)
+                options.make = None
+                self.assertRaises(Begins, program.refuse, options)
+
+    def test_the_programs_that_a_page_for_instructors_names(self) -> None:
+        """Begun, up to the arguments: names may not follow an option that takes several words."""
+        found = []
+        for name, words in re.findall(r"-m grading\.selftest\.(wrong|mutants) (.*)",
+                                      (ROOT / "docs/instructors.md").read_text()):
+            with mock.patch("sys.argv", [name, *shlex.split(words.partition("  #")[0])]):
+                given = wrong.arguments() if name == "wrong" else mutants.arguments()
+            found.append((given.lab, given.arch, given.names))
+        self.assertEqual(found, [([1], list(ARCHES), ["return-address-lost"]),
+                                 ([4], ["riscv64"], ["publish_op: smp_wmb();"]),
+                                 ([6], ["arm64"], ["order"])])
+
     def test_words_that_a_shell_would_change(self) -> None:
         self.tree()
         board = {"MACHINE": "serial:/dev/ttyUSB0", "POWER": "pdu outlet 3",
@@ -283,6 +327,42 @@ class TestTyped(Folder):
             options = self.typed(typed.with_staff(LAB, "2,3"))
         self.assertEqual((options.arch, options.seed, options.rung, options.variant),
                          (["arm64"], "ab", "one CPU", "lab4-staff23"))
+
+
+    def test_a_student_of_a_class_has_another_qemu(self) -> None:
+        with (mock.patch.object(typed, "GIVEN", typed.GIVEN),
+              mock.patch("sys.argv", ["grading.seeds", "arm64", str(self.out), ""])):
+            seeds.main()
+            lines = self.printed(STAFF="2,3", QEMU_DIR="/opt/qemu", QEMU_EXTRA="-sandbox on")
+        self.assertIn(" STAFF=2,3", lines[0])
+        self.assertNotIn("QEMU", "".join(lines))
+
+    def test_a_part_of_the_wrong_solutions_again(self) -> None:
+        choices: list[list[str]] = [["--lab", "3", "--arch", "arm64"], ["--arch", "arm64"], []]
+        for chosen in choices:
+            words = ["--part", "--seed", "17"]
+            with (mock.patch("sys.argv", ["wrong", *chosen, *words]), io.StringIO() as said,
+                  mock.patch.multiple(wrong, run=mock.DEFAULT, end=mock.DEFAULT),
+                  redirect_stdout(said)):
+                wrong.main()
+                line = said.getvalue().partition("again: ")[2].rstrip(")\n")
+            done = subprocess.run(["sh", "-c", line.replace("make ", "make -n ", 1)], cwd=ROOT,
+                                  capture_output=True, text=True, check=True)
+            self.assertIn(["-m", "grading.selftest.wrong", *chosen, *words],
+                          [command.split()[1:] for command in done.stdout.splitlines()])
+
+    def test_a_submit_is_typed_again_as_a_submit(self) -> None:
+        def said(lab: int, _: list[str], __: list[str], command: str) -> str:
+            return typed.with_staff(lab, "2", command)
+
+        with (mock.patch.object(program, "as_handed_out", side_effect=said),
+              mock.patch("sys.argv", ["grading", "--lab", "4", "--submit"]),
+              self.assertRaisesRegex(Refused, "^make submit LAB=4 .*STAFF=2")):
+            program.refuse(program.arguments())
+
+
+class Begins(Exception):
+    """Nothing spoke against the grade."""
 
 
 class TestSubmit(Folder):

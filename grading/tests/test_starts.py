@@ -9,6 +9,7 @@ import unittest
 from grading.checks import rubric
 from grading.selftest import handed_out
 from grading.selftest.handed_out import SEED_WORDS
+from labs import handout
 from qemu.machine import ROOT
 
 
@@ -21,10 +22,10 @@ class RubricsOfStarts(unittest.TestCase):
     def test_the_handouts_ladder_is_the_rubrics(self) -> None:
         for number in rubric.LABS:
             lab = rubric.lab(number)
-            handout = lab.folder / "handout.md"
-            if handout.exists():
+            page = lab.folder / "handout.md"
+            if page.exists():
                 ladder = "".join(
-                    re.findall(r"^##+ The ladder$.*?^##", handout.read_text(), re.M | re.S))
+                    re.findall(r"^##+ The ladder$.*?^##", page.read_text(), re.M | re.S))
                 self.assertEqual(re.findall(r"^\| ([\w -]+) \| (\d+) \|", ladder, re.M),
                                  [(rung.name, str(rung.points)) for rung in lab.rungs],
                                  f"lab {number}")
@@ -47,6 +48,18 @@ class RubricsOfStarts(unittest.TestCase):
                     f"{name}: {text[at.start():][:200]}")
 
 
+class Pages(unittest.TestCase):
+    def test_a_page_for_the_instructor_is_in_no_contents_of_a_student(self) -> None:
+        kept = {page.name for page in ROOT.glob("docs/*.md")
+                if handout.goes(f"docs/{page.name}", set(), max(rubric.LABS))}
+        self.assertIn("grading.md", kept)
+        self.assertNotIn("what-the-grade-sees.md", kept)
+        listed = re.findall(r"^ +- (\S+\.md)$", handout.contents("docs/mkdocs.yml"), re.M)
+        self.assertEqual(set(listed), kept)
+        linked = set(re.findall(r"\((\S+\.md)\)", handout.contents("docs/index.md")))
+        self.assertLessEqual(linked, kept)
+
+
 def lines(text: str) -> list[str]:
     return [" ".join(line.split()) for line in text.splitlines() if line.strip()]
 
@@ -67,10 +80,10 @@ class Handout(handed_out.HandedOutTree):
                 name, r"/wrong/|/equivalent$|"
                 r"^grading/(tests/|selftest/(edits|wrong|muta|class_of|handed_out))|"
                 r"instructor\.mk|handout\.py|(trace_graph_direct|fgraph_one_walk)\.c|"
-                r"\b(add|instructors|platforms)\.md|^\.ci/run")
-        for name in ("docs/index.md", "docs/mkdocs.yml"):
+                r"\b(add|instructors|platforms|what-the-grade-sees)\.md|^\.ci/run")
+        for name in handout.CONTENTS:
             self.assertNotRegex((self.out / name).read_text(),
-                                r"\b(add|instructors|platforms)\.md", name)
+                                r"\b(add|instructors|platforms|what-the-grade-sees)\.md", name)
         for lab in (6, 7):
             self.assertIn(f"labs/staff/arm64/always{lab}/kern/ftrace/trace/trace_graph_direct.o",
                           files)

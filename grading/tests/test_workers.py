@@ -12,6 +12,7 @@ import contextlib
 import io
 import json
 import os
+import re
 import select
 import shutil
 import signal
@@ -146,6 +147,17 @@ class OverSsh(unittest.TestCase):
 
 @user_namespaces
 class StandIn(OverSsh):
+    def test_what_to_try_is_the_connection_that_was_refused(self) -> None:
+        for hosts, typed in ((["a host", "refused:2201"], f"{self.ssh} -p 2201 refused"),
+                             (["-oProxyCommand=reboot"], "")):
+            with (contextlib.redirect_stderr(io.StringIO()),
+                  self.assertRaises(NoWalls) as raised):
+                self.prepare(*hosts)
+            found = re.search("Try:  (.*)  and see", str(raised.exception))
+            self.assertEqual(found[1] if found else "", typed)
+            said = subprocess.run(["sh", "-c", typed], capture_output=True, text=True, check=False)
+            self.assertEqual(said.stderr, "Permission denied (publickey).\n" if typed else "")
+
     def test_a_worker_that_dies_in_a_job_loses_none(self) -> None:
         dies = ("case $PWD in *home-2202*) kill -KILL $(ps -o ppid= -p $PPID) $PPID; exit 0 ;; "
                 "esac\n")

@@ -5,6 +5,7 @@ import itertools
 import os
 import re
 import resource
+import shlex
 import shutil
 import subprocess
 import tempfile
@@ -54,6 +55,33 @@ class Help(unittest.TestCase):
         names = may_be_set()
         self.assertLessEqual({"GIC", "EL", "QEMU_EXTRA", "SANDBOX", "STAFF"}, names)
         self.assertEqual(set(), names - told - OURS)
+
+    @unittest.skipUnless((ROOT / "labs/instructor.mk").exists(), "pages name its commands")
+    def test_what_the_pages_tell_to_type_is_in_the_help(self) -> None:
+        said = subprocess.run(["make", "-s", "help"], cwd=ROOT, capture_output=True, text=True,
+                              check=True).stdout
+        known = {*re.findall(r"^  make (\S+)", said, re.M), *re.findall(r"\b[A-Z_]+=", said), "CI="}
+        pages = [*ROOT.glob("docs/*.md"), *ROOT.glob("labs/*.md"), *ROOT.glob("labs/*/handout.md"),
+                 *ROOT.glob("kern/**/README.md"), ROOT / "README.md"]
+        lines = {" ".join(re.sub(r"\s{2,}#.*|&&.*", "", line).split()): page for page in pages
+                 for found in re.findall(r"`make ([^`]+)`|^(?:    |\$ )make ([a-z].*)$",
+                                         page.read_text(), re.M) for line in found if line}
+        self.assertGreater(len(lines), 100)
+        for line, page in lines.items():
+            words = {re.sub("=.*", "=", word, flags=re.S) for word in shlex.split(line)}
+            unknown = {word for word in words - known - {"..."} if not word.startswith("build/")}
+            self.assertEqual(set(), unknown, f"{page.name}: make {line}")
+
+
+class Folder(unittest.TestCase):
+    def test_the_tree_may_be_in_a_folder_with_quotes_and_spaces(self) -> None:
+        """Then CCACHE_DIR has them, too."""
+        with tempfile.TemporaryDirectory(prefix="it's \"a\" ") as folder:
+            done = subprocess.run(["make", "-s", "build/riscv64/lab1/kern/base/string.o",
+                                   "LAB=1", "ARCH=riscv64"], cwd=ROOT, capture_output=True,
+                                  text=True, check=False,
+                                  env={**os.environ, "CCACHE_DIR": f"{folder}/ccache"})
+        self.assertEqual((0, ""), (done.returncode, done.stderr))
 
 
 class FullDisk(unittest.TestCase):
