@@ -306,6 +306,8 @@ class Evidence:
     going: Going | None = None
     held: list[Held] = field(default_factory=list)
     redirected: list[Redirected] = field(default_factory=list)
+    # the trampolines are right again, and the module is removed
+    disabled: Redirected | None = None
     overwritten_sites: list[Overwritten] = field(default_factory=list)
     # what the commands printed while a call was inside a module that is removed
     inside: dict[str, str] = field(default_factory=dict)
@@ -313,6 +315,7 @@ class Evidence:
     # the first and the last record while a slot got a new owner, and a thread slept in a call of
     # the old one
     slot_again: tuple[int, int] = (0, 0)
+    left_inside: tuple[int, int] = (0, 0)  # lab 6: a user left while its return handler ran
     # the first and the last record while function_graph traced every function
     frames_out: tuple[int, int] = (0, 0)
     interrupted: int = 1 << 62  # from this record on frames_traced is called, until the boot ends
@@ -364,7 +367,7 @@ class Evidence:
         return replace(self, phases=[], trials=[], truth=Truth(), files={}, spoilt=None, texts=[],
                        text_at_boot=b"", text_at_end=b"", text_traced=b"", overwritten=None,
                        loaded=[], visits=[], coming=[], going=None, held=[], redirected=[],
-                       overwritten_sites=[])
+                       disabled=None, overwritten_sites=[])
 
     def ending(self) -> str:
         """A sentence that says how the boot ended early."""

@@ -322,8 +322,12 @@ class ModuleSession(Session):
         if self._evidence.smp > 1:
             other = Loaded(self._other, True)
             self._insert(machine, other.module)
+        else:
+            self._quiet(machine, f"mkdir {GRAPH.rstrip('/')}")
+            self._all_that_come(machine, "function_graph", GRAPH)
         self._redirected(machine, loaded, rng)
         if self._evidence.smp > 1:
+            self._goes_disabled(machine, loaded)
             self._goes_overwritten(machine, other, rng)
         else:
             self._comes_overwritten(machine, Loaded(self._near, False), rng)
@@ -339,8 +343,9 @@ class ModuleSession(Session):
         if self._evidence.smp > 1:
             self._quiet(machine, f"echo '{' '.join(names)}' > set_ftrace_filter")
             self._quiet(machine, "echo function > current_tracer")
-            for old in (True, False):
-                self._also_traced(machine, loaded, names.pop(), old)
+            self._quiet(machine, f"mkdir {OTHER.rstrip('/')}")
+            for old, new in ((True, False), (False, True), (True, True)):
+                self._also_traced(machine, loaded, names.pop(), old, new)
         for n, way in enumerate(ways[:len(names)]):
             if self._evidence.smp > 1:
                 rest = names[n + 1:]
@@ -362,32 +367,35 @@ class ModuleSession(Session):
         return lowest + rng.sample([(word, bit) for word in range(executed)
                                     for bit in range(1, 32)], count - executed)
 
-    def _also_traced(self, machine: Run, loaded: Loaded, name: str, old: bool) -> None:
+    def _also_traced(self, machine: Run, loaded: Loaded, name: str, old: bool, new: bool) -> None:
         """A second tracer selects this function. Of the trampoline that its site calls and the
-        list's, which it will call, one leads elsewhere: the old one, or the new one."""
+        list's, which it will call, the old one leads elsewhere, or the new one, or both."""
         module, isa = loaded.module, self._kernel.isa
         site = next(s for s in module.sites if s.function.name == f"{name} [{module.name}]")
         called = isa.jump(site.address, loaded.word(self._text_of(machine, module), site.address))
-        if old:
-            self._quiet(machine, f"mkdir {OTHER.rstrip('/')}")
-        else:  # a kernel that did not refuse the first time still traces that function
-            machine.console.command(f"echo nop > {OTHER}current_tracer")
-            self._allow_writes(machine)
+        # a kernel that did not refuse the last time still traces that function
+        machine.console.command(f"echo nop > {OTHER}current_tracer")
+        self._allow_writes(machine)
         self._quiet(machine, f"echo {name} > {OTHER}set_ftrace_filter")
         if called and module.is_trampoline(called[0]):
-            number = (called[0] - module.room) // TRAMPOLINE if old else 0
-            self._redirect(machine, loaded, range(number, number + 1), isa.aside(TRAMPOLINE),
+            number = (called[0] - module.room) // TRAMPOLINE
+            self._redirect(machine, loaded, [number] * old + [0] * new, isa.aside(TRAMPOLINE),
                            "traced twice", f"echo function > {OTHER}current_tracer")
 
-    def _redirect(self, machine: Run, loaded: Loaded, numbers: range, way: Way, wanted: str,
-                  line: str) -> None:
-        """Overwrite these trampolines, and type the line, which a kernel must refuse."""
+    def _lead(self, machine: Run, loaded: Loaded, numbers: Sequence[int], way: Way) -> None:
+        """Overwrite these trampolines, and make all others right."""
         module, where = loaded.module, self._physical(machine, loaded.module)
         for number in range(module.stubs):
             right = loaded.trampoline(loaded.rest, number)
             for at, word in zip(range(module.trampoline(number), module.trampoline(number + 1), 4),
                                 way(right) if number in numbers else right):
                 self._write(machine, where, at, word)
+
+    def _redirect(self, machine: Run, loaded: Loaded, numbers: Sequence[int], way: Way,
+                  wanted: str, line: str) -> None:
+        """Overwrite these trampolines, and type the line, which a kernel must refuse."""
+        module = loaded.module
+        self._lead(machine, loaded, numbers, way)
         redirected = Redirected(loaded, wanted, before=self._text_of(machine, module))
         self._evidence.redirected.append(redirected)
         redirected.printed = machine.console.command(line)
@@ -434,16 +442,30 @@ class ModuleSession(Session):
     def _goes_overwritten(self, machine: Run, loaded: Loaded, rng: random.Random) -> None:
         """Remove a far module while it is traced. Some of its call sites call addresses at which no
         trampoline begins."""
-        module, after = loaded.module, b""
+        module = loaded.module
         first, last = module.trampoline(0), module.trampoline(module.stubs)
         targets = [first - 4, first + 4, last, module.functions[0].start]
         self._overwrite(machine, loaded, {
             site: self._kernel.isa.call(site.address, target, self._kernel.link_register)
             for site, target in zip(self._chosen(module, len(targets), rng), targets)})
+        printed, after = self._gone(machine, module)
+        for was in self._evidence.overwritten_sites:
+            was.printed, was.after = printed, after
+
+    def _goes_disabled(self, machine: Run, loaded: Loaded) -> None:
+        """Remove the far module: the records of its traced functions are disabled, and all its
+        trampolines are right again."""
+        self._lead(machine, loaded, (), self._kernel.isa.aside(TRAMPOLINE))
+        before = self._text_of(machine, loaded.module)
+        printed, after = self._gone(machine, loaded.module)
+        if after:
+            self._evidence.disabled = Redirected(loaded, "removed", printed, before, after)
+
+    def _gone(self, machine: Run, module: Module) -> tuple[str, bytes]:
+        """Remove a module. Returns what is printed, and its text after its sites were made nops."""
+        after = b""
         with interleaved(machine) as cpus:
             cpus.begin(f"rmmod {module.name}")
             if cpus.reach({self._kernel.symbol("profile_forget_modules")}) is not None:
                 after = self._text_of(machine, module)
-        printed = machine.console.wait_ready(WORKLOAD_SECONDS)
-        for was in self._evidence.overwritten_sites:
-            was.printed, was.after = printed, after
+        return machine.console.wait_ready(WORKLOAD_SECONDS), after

@@ -280,11 +280,40 @@ class OtherWords(HandMadeModule):
                                                    "other words of its text were written", ""),
                                           (replace(right, kernel=bytes(len(right.kernel))),
                                            "text was changed at wl_a", ""),
+                                          (replace(right, printed=2 * right.printed),
+                                           "reported both", ""),
                                           (replace(right,
                                                    printed="nothing"), "did not report it", "")):
                     e.redirected = [right, was]
                     self.assert_finding(lab7.followed(e), why,
                                         mistake) if why else self.assertIsNone(lab7.followed(e))
+
+    def test_the_site_of_a_disabled_record_is_left_alone(self) -> None:
+        for arch in ARCHES:
+            e, module = self.made(arch)
+            self.assertIsNone(lab7.disabled(e))
+            right = self.redirected(e, module, e.kernel.isa.aside(TRAMPOLINE), "removed", 0)
+            for after, why in ((right.after, ""), (patched(
+                    module, right.after, {module.sites[2].address: e.kernel.isa.nop}),
+                    "the trampoline that pine_nap [pine] called led elsewhere")):
+                e.disabled = replace(right, after=after)
+                found = lab7.disabled(e)
+                self.assert_finding(found, why) if why else self.assertIsNone(found)
+
+    def test_a_failure_of_function_graph_is_printed(self) -> None:
+        e, module = self.made("arm64")
+        refused = "refused [pine]\nthe site is left alone and no further tracing is started\n"
+        for printed, why in ((refused, "No message with the name pine"), ("", ""),
+                             (refused + "ftrace: module pine: not graphed", "")):
+            e.overwritten_sites = [replace(self.overwritten(e, module), printed=printed)]
+            found = lab7.failure_printed(e)
+            self.assert_finding(found, why) if why else self.assertIsNone(found)
+
+    def test_the_batches_of_sites_are_counted(self) -> None:
+        begin, call = "ftrace_batch_begin", "ftrace_make_call"
+        for steps, count in (([begin], 0), ([begin, call, call, begin, "ftrace_make_nop"], 1),
+                             ([begin, call, begin, call], 2)):
+            self.assertEqual(lab7._batches(steps, call), count)
 
     def overwritten(self, e: Evidence, module: Module) -> Overwritten:
         site, word = module.sites[1], e.kernel.isa.idle(7)

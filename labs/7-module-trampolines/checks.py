@@ -73,6 +73,11 @@ def _followed(evidence: Evidence, was: Redirected) -> Finding | None:
         return Finding(
             f"the trampolines of {module.name} led elsewhere, and the kernel did not report it",
             site=_led(evidence, was))
+    if was.printed.count("its trampoline at") > 1:
+        return Finding(
+            f"a function was to be {was.wanted}, and the trampoline that its site calls led "
+            f"elsewhere. The kernel followed the trampoline that the site would call, too, and "
+            "reported both: after the first error the second one must not be followed")
     return None
 
 
@@ -103,6 +108,27 @@ def _led(evidence: Evidence, was: Redirected) -> list[str]:
         f"a trampoline, at {at:#x}",
         *(f"           {word:08x}  {evidence.kernel.disassemble(a, word)}" for a, word in words)
     ]
+
+
+def disabled(evidence: Evidence) -> Finding | None:
+    """A site whose trampoline led elsewhere once is not written when the module is removed: its
+    record is disabled."""
+    was = evidence.disabled
+    if not was:
+        return None
+    for site in was.loaded.module.sites:
+        before, after = (was.loaded.word(text, site.address) for text in (was.before, was.after))
+        if before != after:
+            return Finding(
+                f"the trampoline that {site.function.name} called led elsewhere, and the kernel "
+                f"refused to write its site and disabled its record. Then the module was removed, "
+                "and the site was written: stop_table() must leave disabled records alone",
+                site=[
+                    f"{site.function.name} at {site.address:#x}",
+                    f"was        {before:08x}  {evidence.kernel.disassemble(site.address, before)}",
+                    f"became     {after:08x}  {evidence.kernel.disassemble(site.address, after)}"
+                ])
+    return None
 
 
 def refused(evidence: Evidence) -> Finding | None:
@@ -174,7 +200,17 @@ def _in_order(evidence: Evidence, was: Coming) -> Finding | None:
             "a call site of a module was patched before ftrace_add_table() had published its "
             "record: an event would not find the record",
             mistake="patched-before-published")
+    if _batches(steps, "ftrace_make_call") > 1:
+        return Finding(
+            "a module was loaded, and its call sites were written in several batches: a batch "
+            "synchronises all CPUs, and start_table() needs one for all sites")
     return None
+
+
+def _batches(steps: list[str], name: str) -> int:
+    """In how many batches this function was called."""
+    at = [n for n, step in enumerate(steps) if step == name]
+    return 1 + steps[at[0]:at[-1]].count("ftrace_batch_begin") if at else 0
 
 
 def _steps(evidence: Evidence, first: int, last: int) -> list[str]:
@@ -232,6 +268,19 @@ def _graphed(was: Coming, want: list[str]) -> Finding | None:
         f"{module.name} was loaded while function_graph was on: {GRAPH}trace does not have its "
         f"calls",
         side_by_side(want, printed, at), mistake="" if printed else "graph-not-told")
+
+
+def failure_printed(evidence: Evidence) -> Finding | None:
+    """A module is loaded while function_graph selects its functions, and a site is refused, so no
+    further tracing is started. That function_graph cannot trace the module is printed."""
+    for was in evidence.overwritten_sites if evidence.smp == 1 else ():
+        module, said = was.loaded.module, was.printed.rpartition("no further tracing is started")
+        if said[1] and module.name not in said[2]:
+            return Finding(
+                f"{module.name} was loaded while function_graph was on, and ftrace_graph_new_table "
+                f"returned an error, as a call site was refused before. No message with the name "
+                f"{module.name} was printed after that of the site")
+    return None
 
 
 def held(evidence: Evidence) -> Finding | None:
@@ -356,6 +405,10 @@ def _graces(evidence: Evidence, steps: list[str]) -> Finding | None:
     steps = steps[steps.index("ftrace_module_release"):steps.index("end of ftrace_module_release")]
     if "ftrace_make_nop" not in steps:
         return Finding("a module was removed while it was traced, and its sites were not made nops")
+    if _batches(steps, "ftrace_make_nop") > 1:
+        return Finding(
+            "a module was removed, and its call sites were written in several batches: a batch "
+            "synchronises all CPUs, and stop_table() needs one for all sites")
     if "profile_forget_modules" not in steps:
         return Finding(
             "a module was removed, and its records were not unlinked with unlink_sites()")
@@ -507,8 +560,8 @@ CHECKS = {
     "trampolines": all_of(trampolines_lead, trampolines_computed),
     "one CPU": three_agree,
     "many CPUs": three_agree,
-    "followed": all_of(followed, refused),
-    "coming": all_of(coming, held),
+    "followed": all_of(followed, refused, disabled),
+    "coming": all_of(coming, held, failure_printed),
     "going": going,
     "inside": inside,
     "schedules": all_of(as_linked, words_stored, right_under_schedules),

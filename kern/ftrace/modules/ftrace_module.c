@@ -117,18 +117,14 @@ bool module_site_reaches(const struct dyn_ftrace *rec, unsigned long stubs)
 #endif
 }
 
-static int write_trampolines(unsigned long at)
+/* This cannot fail: the kernel is less than 1 GiB away, and a trampoline reaches further. */
+static void write_trampolines(unsigned long at)
 {
-#if LAB_START == 7
-	return 0;
-#else
-	int err = 0;
-
-	for (unsigned calls = FTRACE_CALLS_LIST; calls <= FTRACE_STUBS && !err; calls++)
-		err = trampoline_encode(ftrace_stub_addr(at, calls),
-					ftrace_stub_addr((unsigned long)ftrace_stubs, calls),
-					(u32 *)ftrace_stub_addr(at, calls));
-	return err;
+#if LAB_START != 7
+	for (unsigned calls = FTRACE_CALLS_LIST; calls <= FTRACE_STUBS; calls++)
+		trampoline_encode(ftrace_stub_addr(at, calls),
+				  ftrace_stub_addr((unsigned long)ftrace_stubs, calls),
+				  (u32 *)ftrace_stub_addr(at, calls));
 #endif
 }
 
@@ -140,9 +136,6 @@ void module_choose_stubs(struct module_sites *s, unsigned long room)
 	for (const struct dyn_ftrace *rec = s->record; rec < s->table.end; rec++)
 		s->far |= !module_site_reaches(rec, stubs);
 	if (s->far) {
-		/*
-		 * cannot fail: the kernel is less than 1 GiB away, and a trampoline reaches further
-		 */
 		write_trampolines(room);
 		s->table.verify = verify;
 		stubs = room;
@@ -196,6 +189,7 @@ void ftrace_module_enable(struct module *m)
 {
 #if LAB_START != 7
 	struct module_sites *s = module_sites_of(m);
+	int err;
 
 	if (!s)
 		return;
@@ -203,8 +197,10 @@ void ftrace_module_enable(struct module *m)
 	ftrace_add_table(&s->table);
 	s->enabled = true;
 	start_table(&s->table);
-	if (ftrace_graph_new_table())
-		printk("ftrace: module %s: no memory to graph its functions\n", m->name);
+	err = ftrace_graph_new_table();
+	if (err)
+		printk("ftrace: module %s: its functions are not graphed (error %d)\n", m->name,
+		       err);
 	ftrace_mod_coming(&s->table);
 	mutex_unlock(&ftrace_lock);
 #endif
@@ -212,17 +208,14 @@ void ftrace_module_enable(struct module *m)
 
 /* ---- A module is removed: ftrace_lock held ---- */
 
-/* Make all sites of the table nops; no op traces one of them afterwards. */
+/* Make all sites of the table nops. */
 static void stop_table(struct ftrace_table *table)
 {
 #if LAB_START != 7
 	ftrace_batch_begin();
-	for (struct dyn_ftrace *rec = table->records; rec < table->end; rec++) {
-		rec->count = 0;
-		rec->flags &= ~FTRACE_FL_IPMODIFY;
+	for (struct dyn_ftrace *rec = table->records; rec < table->end; rec++)
 		if (rec->calls && !(rec->flags & FTRACE_FL_DISABLED))
 			ftrace_switch(rec, FTRACE_CALLS_NOTHING);
-	}
 	ftrace_batch_end();
 #endif
 }
