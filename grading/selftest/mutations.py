@@ -105,7 +105,7 @@ OF_LIST = re.compile(r"(?<=; )(\w+)(?=; \1 = \1->(\w+)\))")
 CALL = re.compile(r"\b\w+\((?=[^()])")
 DECLARED = re.compile(
     r"\b((?:unsigned )?(?:long|int)|unsigned|bool|u\d\d|u?int\d+_t|struct \w+ \*+) ?"
-    r"(\w+)(?= ?[,);=])")
+    r"(?!long\b|int\b)(\w+)(?= ?[,);=])")
 ONE_OF_ITS_KIND = (re.compile(r"\b(\w+(?:->|\.))([a-z]\w*)\b(?!\()"),  # a field of the same object
                    re.compile(r"\b([A-Z][A-Z_]*_)([A-Z]+)\b(?!\()"))  # a constant
 ONCE = re.compile(r"\s*(?:synchronize_|mutex_assert_|barrier|smp_|return\b|goto\b)")
@@ -284,7 +284,7 @@ def exchanged_checks(code: list[str], at: int) -> Iterator[Edit]:
 INSTRUCTION = re.compile(r"(?:\w+:)?\s+([a-z][\w.]*)(?:\s+(\S.*?))?\s*$")
 REGISTER = re.compile(r"\b(?:a[0-7]|t[0-6]|s0|ra|x\d+|sp)\b(?!\()")
 OTHER = {
-    "ra": "t0", "s0": "sp", "sp": "s0", "a7": "a6", "t6": "t5", "x17": "x16", "x29": "x30",
+    "ra": "t0", "s0": "sp", "sp": "fp", "a7": "a6", "t6": "t5", "x17": "x16", "x29": "x30",
     "x30": "x29"
 }
 OFFSET = re.compile(
@@ -335,10 +335,7 @@ def words_of_assembly(match: re.Match[str]) -> Iterator[tuple[str, int, int, str
 
 
 def neighbour(register: str) -> str:
-    bank = "x29" if register == "sp" else ""
-    if register[1:].isdigit():
-        bank = f"{register[0]}{int(register[1:]) + 1}"
-    return OTHER.get(register) or bank
+    return OTHER.get(register) or f"{register[0]}{int(register[1:]) + 1}"
 
 
 # ---- all mutants of a file ------------------------------------------------------
