@@ -73,6 +73,31 @@ caller:
 """
 
 
+LOOPS = """\
+static int copy(const struct list *from, struct list *to, int n)
+{
+#if LAB_START != 4
+	unsigned long size = from->size;
+	int err = 0;
+
+	if (!n)
+		return -EINVAL;
+	if (n > 9 && size | to->room)
+		return -ERANGE;
+	for (int i = first; i < n; i++)
+		if (from->flags & LIST_END)
+			continue;
+	for (node = from->first; node; node = node->next)
+		to->flags |= LIST_NONE;
+	smp_mb();
+	err = move(from, to->room);
+	add(to, n);
+	return err ? err : count(to);
+#endif
+}
+"""
+
+
 def changes(text: str, name: str = "a.c") -> dict[str, set[tuple[str, str]]]:
     """By kind of change: the old and the new text."""
     found: dict[str, set[tuple[str, str]]] = {}
@@ -103,7 +128,8 @@ class TestMutations(unittest.TestCase):
         first, last = "node->value = 1;", "WRITE_ONCE(first, node);"
         self.assertEqual(
             changes(C)["order"],
-            {("smp_wmb();", mutations.LEFT_OUT), ("synchronize_sched();", mutations.LEFT_OUT),
+            {("smp_wmb();", mutations.LEFT_OUT), ("smp_wmb();", "barrier();"),
+             ("synchronize_sched();", mutations.LEFT_OUT),
              (f"{first} / smp_wmb(); / {last}", f"{last} / smp_wmb(); / {first}"),
              (f"{last} / synchronize_sched();", f"synchronize_sched(); / {last}")})
 
@@ -112,6 +138,86 @@ class TestMutations(unittest.TestCase):
         self.assertEqual(
             changes(text)["exchanged stores"], {("node->next = l->first; / node->other = n;",
                                                  "node->other = n; / node->next = l->first;")})
+
+    def is_made(self, kind: str, *expected: tuple[str, str], text: str = LOOPS,
+                name: str = "a.c") -> None:
+        self.assertLessEqual(set(expected), changes(text, name).get(kind, set()))
+
+    def test_a_condition_is_always_or_never_true(self) -> None:
+        self.is_made("guard", ("if (!n)", "if (0 && (!n))"), ("if (!n)", "if (1 || (!n))"))
+        old = "return err ? err : count(to);"
+        self.is_made("guard", (old, old.replace("err ?", "0 && (err) ?")),
+                     (old, old.replace("err ?", "1 || (err) ?")))
+
+    def test_an_operand_is_left_out(self) -> None:
+        self.is_made("operand", *(("if (n > 9 && size | to->room)", f"if ({new})") for new in (
+            "n > 9", "size | to->room", "n > 9 && size", "n > 9 && to->room")))
+
+    def test_an_error_is_another_or_lost(self) -> None:
+        self.is_made("error", ("return -ERANGE;", "return -EINVAL;"),
+                     ("return -EINVAL;", "return -EFAULT;"), ("return -EINVAL;", "return 0;"),
+                     ("err = move(from, to->room);", "err = 0 * move(from, to->room);"))
+
+    def test_two_checks_are_exchanged(self) -> None:
+        first = "if (!n) / return -EINVAL;"
+        second = "if (n > 9 && size | to->room) / return -ERANGE;"
+        self.assertEqual(changes(LOOPS)["exchanged checks"],
+                         {(f"{first} / {second}", f"{second} / {first}")})
+
+    def test_two_arguments_are_exchanged(self) -> None:
+        self.assertEqual(changes(LOOPS)["arguments"], {
+            ("err = move(from, to->room);", "err = move(to->room, from);"),
+            ("add(to, n);", "add(n, to);")})
+
+    def test_a_name_is_exchanged_for_another_of_its_kind(self) -> None:
+        self.is_made("name", ("to->flags |= LIST_NONE;", "to->room |= LIST_NONE;"),  # a field
+                     ("to->flags |= LIST_NONE;", "to->flags |= LIST_END;"),  # a constant
+                     ("to->flags |= LIST_NONE;", "from->flags |= LIST_NONE;"),  # a parameter
+                     ("add(to, n);", "add(to, err);"))
+
+    def test_a_loop_begins_late_or_ends_early(self) -> None:
+        old = "for (int i = first; i < n; i++)"
+        self.is_made("loop", (old, old.replace("first", "first + 1")),
+                     (old, old.replace("< n", "< n - 1")))
+        old = "for (node = from->first; node; node = node->next)"
+        self.is_made("loop", (old, old.replace("; node;", "; node && node->next;")))
+        self.is_made("jump", ("continue;", "break;"))
+
+    def test_a_narrower_type(self) -> None:
+        old = "unsigned long size = from->size;"
+        self.is_made("width", (old, old.replace("unsigned long", "unsigned")))
+
+    def test_a_weaker_barrier(self) -> None:
+        self.is_made("order", ("smp_mb();", "smp_wmb();"))
+
+    def test_a_function_returns_early(self) -> None:
+        self.is_made("return", ("add(to, n);", "return 0;"))
+        self.is_made("return", ("smp_mb();", "return;"), text=LOOPS.replace("int copy", "void f"))
+
+    def test_a_statement_is_executed_twice_or_after_the_next(self) -> None:
+        self.is_made("twice", ("add(to, n);", "add(to, n); add(to, n);"))
+        self.is_made("exchanged", ("err = move(from, to->room); / add(to, n);",
+                                   "add(to, n); / err = move(from, to->room);"))
+
+    def test_an_instruction_is_executed_twice_or_after_the_next(self) -> None:
+        old = "addi sp, sp, -16"
+        self.is_made("twice", (old, f"{old}; {old}"), text=RISCV, name="a.S")
+        two = RISCV.replace("\tbne", "\tsd a7, 8(sp)\n\tbne")
+        self.is_made("exchanged", ("ld a7, SIZE + 8(t0) / sd a7, 8(sp)",
+                                   "sd a7, 8(sp) / ld a7, SIZE + 8(t0)"), text=two, name="a.S")
+        self.assertNotIn("sd a7, 8(sp) / bne a0, a1, caller",
+                         [old for old, _ in changes(two, "a.S")["exchanged"]])
+
+    def test_a_narrower_load_or_store(self) -> None:
+        old = "ld a7, SIZE + 8(t0)"
+        self.is_made("width", (old, old.replace("ld", "lw")), text=RISCV, name="a.S")
+        self.is_made("width", ("stp x29, x30, [sp, #-32]!", "stp w29, w30, [sp, #-32]!"),
+                     ("ldr x2, [x2, #:lo12:there]", "ldr w2, [x2, #:lo12:there]"), text=ARM,
+                     name="a.S")
+
+    def test_two_registers_are_exchanged(self) -> None:
+        self.is_made("register", ("bne a0, a1, caller", "bne a1, a0, caller"), text=RISCV,
+                     name="a.S")
 
     def test_assembly(self) -> None:
         got = changes(RISCV, "a.S")
@@ -137,13 +243,13 @@ class TestMutations(unittest.TestCase):
         self.assertIn(("ldr x2, [x2, #:lo12:there]", "ldr x2, [x3, #:lo12:there]"), got["register"])
 
     def test_each_differs_from_the_solution_in_its_own_lines_alone(self) -> None:
-        for text, name in ((C, "a.c"), (RISCV, "a.S"), (ARM, "a.S")):
+        for text, name in ((C, "a.c"), (LOOPS, "a.c"), (RISCV, "a.S"), (ARM, "a.S")):
             for mutant in mutations.mutants(name, text, 4):
                 was, now = text.split("\n"), mutant.text.split("\n")
                 self.assertEqual(len(was), len(now))
                 differ = [n for n, pair in enumerate(zip(was, now), 1) if pair[0] != pair[1]]
                 self.assertTrue(
-                    differ and differ[0] == mutant.line and differ[-1] < mutant.line + 3, mutant)
+                    differ and differ[0] == mutant.line and differ[-1] < mutant.line + 4, mutant)
 
     def test_ids_do_not_depend_on_where_a_line_is(self) -> None:
         before, after = (mutations.mutants("a.c", text, 4)
@@ -292,9 +398,9 @@ class TestCame(unittest.TestCase):
                     for result, count in counts.items() for n in range(count)]
 
         cases: list[tuple[bool, dict[str,
-                                     int]]] = [(True, {"BY_RUNG": 76, "BY_END": 19, "SURVIVED": 5}),
+                                     int]]] = [(True, {"BY_RUNG": 81, "BY_END": 14, "SURVIVED": 5}),
                                                (False, {"BY_RUNG": 94, "SURVIVED": 6}),
-                                               (False, {"BY_RUNG": 79, "BY_END": 21}),
+                                               (False, {"BY_RUNG": 84, "BY_END": 16}),
                                                (True, {"BY_BUILD": 19, "HARNESS": 1}), (False, {})]
         for good, counts in cases:
             with redirect_stdout(io.StringIO()) as out:
