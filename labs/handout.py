@@ -38,7 +38,7 @@ PAGES = r"(add|instructors|platforms|what-the-grade-sees)\.md"  # of docs/, for 
 INSTRUCTORS = re.compile(
     r"labs/(?!\d+-[^/]+/(?!wrong/|equivalent$|promises\.toml$)|"
     r"(student|staff|begun|handed_in)\.mk$|begun\.py$)|"
-    r"grading/(tests/|classroom/|"
+    r"grading/(attacks/|tests/|classroom/|"
     r"selftest/(edits|wrong|mutants|mutations|class_of|handed_out)\.py$)|"
     rf"\.ci/run$|docs/{PAGES}$|"
     rf"({'|'.join((WALK, DIRECT, FPROBE))})\.c$")

@@ -8,8 +8,10 @@ in its head.
     python3 -m grading.selftest.wrong no-sync ... --lab 3    only these
     python3 -m grading.selftest.wrong no-sync ... --seeds 10 each with ten seeds
     python3 -m grading.selftest.wrong no-sync ... --show     print diffs, grade nothing
+    python3 -m grading.selftest.wrong --attacks              only the attacks
 
-A wrong solution is labs/<n>-<name>/wrong/NAME.edit: a head, a sentence, and how it
+A wrong solution is labs/<n>-<name>/wrong/NAME.edit, or an attack on the grade,
+grading/attacks/KIND/lab<n>-NAME.edit: a head, a sentence, and how it
 differs from the solution (grading/selftest/edits.py). The head:
 
     Verdict: panic, time-out     the verdict of `make grade` (grading/verdict.py); any one of these
@@ -22,6 +24,7 @@ differs from the solution (grading/selftest/edits.py). The head:
                                  before it shows them
     Arch: arm64                  if it is a mistake on this architecture only
     CPUs: 4                      the number of CPUs; default: 1
+    Says: may not have           a pattern that the messages must match
 
 Each is built in a copy of the tree, one for each lab and architecture, where
 only the changed files are compiled, and graded by the same harness. The two
@@ -55,6 +58,7 @@ from qemu.machine import ARCHES, ROOT
 SEED = 0x0123456789ABCDEF
 PART = 20  # .ci/run takes one of so many parts
 AT_ONCE = 16  # wrong solutions that one process grades
+LONGEST = 4000  # characters of a message that are printed
 # instructions on one CPU: up to lab 4; from lab 5 on, where -icount counts waiting too. Several
 # times what a solution needs
 BUDGET = 250_000_000, 1_500_000_000
@@ -66,7 +70,8 @@ CLEAN = {
 }
 HOST_TESTS = "host tests"  # the rung
 TREE = ("boot", "kern", "labs", "grading", "qemu", ".ci", "Makefile")
-FIELDS = {"Verdict", "Rung", "Also", "Mistake", "Maybe", "Arch", "CPUs"}
+ATTACKS = ROOT / "grading/attacks"
+FIELDS = {"Verdict", "Rung", "Also", "Mistake", "Maybe", "Arch", "CPUs", "Says"}
 
 
 @dataclass(frozen=True)
@@ -112,7 +117,8 @@ class Wrong:
 
 
 def shelf(lab: int) -> list[Wrong]:
-    return [Wrong(lab, path) for path in sorted((rubric.LABS[lab] / "wrong").glob("*.edit"))]
+    own = (rubric.LABS[lab] / "wrong").glob("*.edit")
+    return [Wrong(lab, path) for path in sorted([*own, *ATTACKS.glob(f"*/lab{lab}-*.edit")])]
 
 
 # ---- built -------------------------------------------------------------------
@@ -241,7 +247,8 @@ def differs(wrong: Wrong, got: Outcome) -> str:
                 f"{', '.join(lost) or 'none'}")
     if mistakes != got.mistakes - set(wrong.listed("Maybe")):
         return f"the mistakes named must be {', '.join(sorted(mistakes)) or 'none'}"
-    return ""
+    says = wrong.head.get("Says", "")
+    return "" if re.search(says, "\n".join(got.why)) else f"the messages must match '{says}'"
 
 
 # ---- the choice, and the output ------------------------------------------------------
@@ -255,6 +262,8 @@ def chosen(options: argparse.Namespace) -> Todo:
     todo = []
     for lab in options.lab:
         for at, wrong in enumerate(shelf(lab)):
+            if options.attacks and not wrong.path.is_relative_to(ATTACKS):
+                continue
             turn = wrong.arches[(at // PART + options.seed // PART) %
                                 len(wrong.arches)] if (at + options.seed) % PART == 0 else ""
             todo += [(wrong, arch) for arch in wrong.arches
@@ -275,7 +284,7 @@ def say(lab: int, arch: str, name: str, got: Outcome, bad: str, began: float) ->
     """Print the result. Returns the printed text if the result is wrong, else ''."""
     text = (f"{'FAIL' if bad else 'ok  '} lab {lab} {arch:7} {name:34} {got}, "
             f"{time.monotonic() - began:.1f} s")
-    text += "\n     ".join(["", bad, *got.why]) if bad else ""
+    text += "\n     ".join(["", bad, *(why[:LONGEST] for why in got.why)]) if bad else ""
     print(text, flush=True)
     return text if bad else ""
 
@@ -358,6 +367,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--lab", type=int, nargs="+", choices=sorted(rubric.LABS),
                         default=sorted(rubric.LABS))
     parser.add_argument("--arch", nargs="+", choices=ARCHES, default=list(ARCHES))
+    parser.add_argument("--attacks", action="store_true")
     parser.add_argument("--part", action="store_true")
     parser.add_argument("--show", action="store_true")
     parser.add_argument("--seeds", type=int, default=1,
@@ -376,8 +386,8 @@ def main() -> int:
                                                          ("ARCH", options.arch)) if len(of) == 1}
         again = typed.words({**chosen_only, "SEED": str(options.seed)})
         print(f"seed {options.seed} (again: make test-labs{again})", flush=True)
-    lines = run(chosen(options), [] if options.names or options.part else options.lab, options.arch,
-                options.seeds)
+    whole = [] if options.names or options.part or options.attacks else options.lab
+    lines = run(chosen(options), whole, options.arch, options.seeds)
     return end(lines, time.monotonic() - began)
 
 
