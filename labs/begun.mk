@@ -4,14 +4,13 @@
 # The objects that make handout has put there for a lab's tests: of the labs before it (STAFF=), and
 # of files that students do not get.
 define staff_of_test
-$1.staff_obj := $(wildcard $(foreach n,$(staffed) always, \
-	labs/staff/$(host)/$(basename $(notdir $1))/$n/kern/ftrace/*/*.o))
-$1.staff_src = $$(foreach o,$$($1.staff_obj:.o=.c), \
+kern/ftrace/tests/$1.cc.staff_obj := $(wildcard $(foreach n,$(staffed) always, \
+	labs/staff/$(host)/$1/$n/kern/ftrace/*/*.o))
+kern/ftrace/tests/$1.cc.staff_src = $$(foreach o,$$(kern/ftrace/tests/$1.cc.staff_obj:.o=.c), \
 	kern/ftrace/$$(lastword $$(subst /kern/ftrace/, ,$$o)))
-build/host/$(basename $(notdir $1)): FORCE # with STAFF= and without
+build/host/$1: FORCE # with STAFF= and without
 endef
-$(foreach t,$(wildcard kern/ftrace/tests/*_test.cc),$(if \
-	$(wildcard labs/staff/$(host)/$(basename $(notdir $t))),$(eval $(call staff_of_test,$t))))
+$(foreach t,$(notdir $(wildcard labs/staff/$(host)/*_test)),$(eval $(call staff_of_test,$t)))
 
 # $(call begun,tests): the tests for which every needed file was changed. For other tests that were
 # asked for, it prints why not. A grade (graded=1) runs the tests of files as handed out, too.

@@ -247,8 +247,8 @@ def differs(wrong: Wrong, got: Outcome) -> str:
                 f"{', '.join(lost) or 'none'}")
     if mistakes != got.mistakes - set(wrong.listed("Maybe")):
         return f"the mistakes named must be {', '.join(sorted(mistakes)) or 'none'}"
-    says = wrong.head.get("Says", "")
-    return "" if re.search(says, "\n".join(got.why)) else f"the messages must match '{says}'"
+    says, messages = wrong.head.get("Says", ""), "\n".join(got.why)
+    return "" if re.search(says, messages) else f"the messages must match '{says}'"
 
 
 # ---- the choice, and the output ------------------------------------------------------

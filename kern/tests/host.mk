@@ -19,7 +19,6 @@ host_flags := -fno-pie -fsanitize=address -iquote kern $(kern_includes) -iquote 
 host_flags.c := -std=gnu11 -g $(host_flags) -O1 -Werror=implicit-function-declaration \
 	-fsanitize=undefined -fno-sanitize-recover=all
 host_flags.cc := -std=gnu++17 -g1 $(host_flags) -O0
-host_libs := -lgtest -lgtest_main -lubsan
 kernel_headers := $(wildcard kern/tests/*.h kern/arch/*/reloc.h) $(kern_headers)
 test_headers := $(wildcard kern/tests/*.h kern/ftrace/tests/*.h kern/loader/tests/*_test.h)
 
@@ -44,7 +43,7 @@ $$($(1).dir)/test.o: $(1) $(kernel_headers) $(test_headers) $(gtest).gch kern/te
 	$$($(1).inc) -c -o $$@ $$<
 $$($(1).bin): $$($(1).dir)/test.o $$($(1).obj)
 	$$(call say,HOSTLD,$$@)g++ $(host_flags.cc) -no-pie -o $$@ $$(filter %.o,$$^) \
-	$$($(1).staff_obj) $$(filter -l%,$$($(1).words)) $(host_libs)
+	$$($(1).staff_obj) $$(filter -l%,$$($(1).words)) -lgtest -lgtest_main -lubsan
 host-tests-built: $$($(1).bin)
 .PHONY: $(1).run
 $(1).run: host-tests-built
