@@ -131,6 +131,25 @@ class Traps(HandMadeBoot):
             self.call(trap, found - AT["probe_trapped"] - (8 if trap == probes.SECOND_WORD else 12))
             self.wrong("and found kprobe_slots+0x1", self.judged(), "pc-of-the-slot")
 
+    def test_the_handler_of_another_trap_finds_pc(self) -> None:
+        for true, right in ((0x1234, True), (0, False)):
+            self.said(probes.TRAP, 0x1234, true)
+            self.call(probes.NO_TRAP, 0)
+            found = self.judged()
+            self.right(found) if right else self.wrong("must find 0x1234, and found 0x0", found)
+
+    def test_a_post_handler_finds_the_next_pc(self) -> None:
+        first = AT["probe_trapped"] + 8
+        for trap, next_pc, mistake in ((probes.SECOND_WORD, 4, None), (probes.FAULT, 8, None),
+                                       (probes.FAULT, 4, ""),
+                                       (probes.NO_TRAP, SLOTS + 4 - first, "pc-of-the-slot")):
+            self.log = []
+            self.said(probes.NEXT, 0, first + next_pc)
+            self.said(probes.TRAPPED, trap, 0)
+            found = checks.next_pc(self.evidence("arm64", "traps"))
+            self.right(found) if mistake is None else self.wrong("must find the next instruction",
+                                                                 found, mistake)
+
     def test_the_instruction_is_executed_after_the_trap(self) -> None:
         for trap, mistake in ((probes.FIRST_WORD, ""), (probes.FAULT,
                                                         "fault-taken-for-a-breakpoint")):
@@ -359,6 +378,21 @@ class Instances(HandMadeBoot):
                    self.judged(data, (0x10, 3), (0x10, 3), (0x10, 0)))
 
 
+class Entered(HandMadeBoot):
+    def test_the_entry_handler_finds_the_instance(self) -> None:
+        part, home = checks.Part("it", "probe_value", [], [0]), AT["caller"] + 8
+        for rp, ret, right in ((0x10, home, True), (0, home, False), (0x10, 0, False)):
+            self.log = []
+            self.said(probes.ENTERED, rp, ret)
+            self.said(probes.INSTANCE, 0x10, 0)
+            e = self.evidence("arm64", "returns")
+            at = AT["probe_value"]
+            e.truth.calls = [Call(0, 0, 7, 0, Site(at + 4, Function("probe_value", at, at + SIZE),
+                                                   0, 0), 1, parent=home)]
+            found = checks._entered_wrong(e, part, self.log[:1], self.log[1:])
+            self.right(found) if right else self.wrong("Both must be set before it", found)
+
+
 class Slots(HandMadeBoot):
     """Stores into a slot, and slots that are freed."""
 
@@ -381,6 +415,26 @@ class Slots(HandMadeBoot):
             self.right(self.stored(arch, (0, copy), (1, ebreak), (2, ebreak), (3, 5)))
             self.wrong("both words of the slot kprobe_slots were right already",
                        self.stored(arch, (0, copy), (1, 5), (0, copy), (1, 5)))
+
+    def test_the_copy_stays_while_its_breakpoint_is_there(self) -> None:
+        for arch in ARCHES:
+            ebreak, at = ISAS[arch].brk, AT["probe_steps"] + 8
+            copy, place = ProbeKernel(arch).word(at), (at - SLOTS) // 4
+            armed = (0, copy), (1, ebreak), (place, ebreak)
+            self.right(self.stored(arch, *armed, (0, copy), (1, 5)))  # a post handler goes
+            self.right(self.stored(arch, *armed, (place, copy), (0, ebreak)))
+            self.wrong("was replaced while the breakpoint was in its place",
+                       self.stored(arch, *armed, (0, ebreak)))
+
+    def test_a_slot_out_of_reach_has_a_breakpoint(self) -> None:
+        for arch in ARCHES:
+            ebreak, copy = ISAS[arch].brk, ProbeKernel(arch).word(AT["probe_steps"] + 8)
+            for result, first, second, right in ((0, copy, ebreak, True), (0, copy, 5, False),
+                                                 (0, 5, ebreak, False), (-22, copy, ebreak, False)):
+                self.log = []
+                self.said(probes.FAR, result & (1 << 64) - 1, first | second << 32)
+                found = checks.far_slot(self.evidence(arch, "steps"))
+                self.right(found) if right else self.wrong(f"It returned {result}", found)
 
     def given_back(self, *log: str) -> Finding | None:
         e = self.evidence("arm64", "steps")
@@ -485,6 +539,20 @@ class AfterErrors(HandMadeBoot):
                        "armed-after-an-error")
             self.wrong("and was freed", self.overwritten(arch, "written", "freed"),
                        "armed-after-an-error")
+
+    def test_the_error_of_the_write_is_returned(self) -> None:
+        for result, right in ((-22, True), (0, False), (-1, False)):
+            self.log = []
+            e = self.evidence("arm64", "overwritten")
+            e.truth.stores = [Record(0, Kind.STORE, 0, 0, 0, 4, 0, 7, 0, 0,
+                                     (AT["probe_steps"] + 8 - TEXT, e.isa.brk, 0, 0), ())]
+            self.said(probes.ENABLED, 0, result & (1 << 64) - 1)
+            self.said(probes.ENABLED, 0, 0)
+            self.hit(AT[probes.FREES], 0x3000, 0)
+            self.hit(AT[probes.FREES] + SIZE - 4)
+            e.parts["overwritten"] = 0, len(self.log)
+            found = checks.armed_after_errors(e)
+            self.right(found) if right else self.wrong(f"enable_kprobe returned {result}", found)
 
     def test_the_table_of_patches_is_as_before(self) -> None:
         for left in (0, 1):

@@ -19,15 +19,15 @@ SLOTS = 256
 BEFORE, AFTER, SAID = "probe_before", "probe_after", "probe_said"
 # enum said
 (CALL, RESULT, COUNTS, STALE, RETURN, KRETPROBE, PATCH, REFUSED, NESTED, TRAP, TRAPPED, INSN,
- INSTANCE, MASKED, LONG, NOBODYS, CONTEXT, COUNTERS,
- LEFT) = range(19)
+ INSTANCE, MASKED, LONG, NOBODYS, CONTEXT, COUNTERS, LEFT, ENABLED, ENTERED, NEXT,
+ FAR) = range(23)
 SECOND_WORD, FIRST_WORD, FAULT, NO_TRAP, PLAIN_FAULT = range(5)  # enum trap
 PRE, POST, TWO = range(3)  # enum how
 STEPS = "probe_steps_first", "probe_steps_end"
 NEW_TRACED, NEW_SECOND, SECOND = "probe_new_traced", "probe_new_second", "calls_second"
 FREES = "kprobe_wait_and_free"
 # with a kretprobe: their returns are logged, with the value
-RETURNING = "probe_value", "probe_deep", "probe_tail", "probe_outer"
+RETURNING = "probe_value", "probe_deep", "probe_tail", "probe_outer", "probe_left"
 # Functions whose first instruction is logged, with their arguments and return address.
 CALLED = ("probe_value", "probe_deep", "probe_tail", "probe_outer", "probe_exits", "probe_one",
           "probe_two", "probe_new_one", "probe_new_two", "probe_newest_one", "probe_long",

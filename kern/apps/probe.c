@@ -1,11 +1,12 @@
 /*
  * probe: makes probes, live patches, and calls of these functions, for grading.
  *
- *	probe steps SEED	each instruction of probe_steps is probed in turn, then all of them
+ *	probe steps SEED	each instruction of probe_steps is probed in turn, then all of them,
+ *				then one that is out of a slot's reach
  *	probe at N ADDR [post|disabled]
  *				probe N, at an instruction of any function (NAME+OFFSET, too); with
  *				a post handler, or disabled
- *	probe on N		enable it; an error is not told
+ *	probe on N		enable it; only the observer is told of an error
  *	probe off N		unregister it
  *	probe turns N M		unregister and register probes N to M - 1, several times
  *	probe moves		a pre handler changes pc, at each instruction of probe_steps
@@ -33,7 +34,7 @@ APP("steps|at|off|turns|moves|nested|traps|stale|returns|patches|patch ...",
 #include "cpu.h"
 #include "errno.h"
 #include "irq.h"
-#include "kprobes.h"
+#include "kprobe_point.h"
 #include "kretprobe.h"
 #include "lib/pattern.h"
 #include "livepatch.h"
@@ -87,6 +88,11 @@ enum said {
 	 */
 	SAID_COUNTERS,
 	SAID_LEFT, /* a live patch was refused: which, as SAID_REFUSED; klp_within(its functions) */
+	SAID_ENABLED, /* `probe on`: the probe's number, the result */
+	SAID_ENTERED, /* a kretprobe's entry handler: ri->rp, ri->ret_addr */
+	SAID_NEXT,    /* in `probe traps`, by a post handler: the probe's number, pc */
+	/* the slot of a point out of reach: its result, its two words */
+	SAID_FAR,
 };
 WATCHED notrace void probe_said(enum said what, unsigned long x, unsigned long y)
 {
@@ -124,6 +130,8 @@ static notrace void after(struct kprobe *p, struct kprobe_regs *regs)
 	struct numbered *n = container_of(p, struct numbered, kp);
 
 	probe_after(n - probes, regs->ip, *kprobe_arg(regs, 0));
+	if (telling)
+		probe_said(SAID_NEXT, n - probes, regs->trap->pc);
 	if (nesting_after)
 		reach_inner();
 }
@@ -262,6 +270,9 @@ static int probe_one_step(unsigned long seed, unsigned long at, enum how how)
 		err = begin(1, at, true);
 		if (!err)
 			call_steps(seed, at, TWO);
+		disable_kprobe(&probes[1].kp);
+		if (!err)
+			call_steps(seed, at, PRE);
 		end(1);
 	}
 	if (!err)
@@ -295,6 +306,27 @@ static int probe_all_steps(unsigned long seed)
 	return err;
 }
 
+/*
+ * Write the slot of a point that no jump reaches. It counts as armed, so its breakpoint is not
+ * written. The offset has only zeros in the bits that fit into a jump.
+ */
+static void write_far(void)
+{
+	const volatile u32 *slot = kprobe_slots[KPROBE_SLOTS - 1];
+	struct kprobe kp = {.pre_handler = before};
+	struct probe_point pt = {.key = (unsigned long)probe_steps_first + (1ul << 30),
+				 .probes = &kp,
+				 .armed = true,
+				 .insn = *(const volatile u32 *)probe_steps_first,
+				 .resume = (unsigned long)slot};
+	int err;
+
+	mutex_lock(&ftrace_lock);
+	err = kprobe_update_point(&pt);
+	mutex_unlock(&ftrace_lock);
+	probe_said(SAID_FAR, err, slot[0] | (unsigned long)slot[1] << 32);
+}
+
 static int steps(unsigned long seed)
 {
 	int err = 0;
@@ -303,7 +335,10 @@ static int steps(unsigned long seed)
 	for (enum how how = PRE; how <= TWO; how++)
 		for (unsigned i = 0; i < STEPS && !err; i++)
 			err = probe_one_step(seed, (unsigned long)probe_steps_first + 4 * i, how);
-	return err ?: probe_all_steps(seed);
+	err = err ?: probe_all_steps(seed);
+	if (!err)
+		write_far();
+	return err;
 }
 
 /* ---- moves ---- */
@@ -573,7 +608,7 @@ static int run(int argc, char **argv)
 	if (argc >= 4 && !strcmp(argv[1], "at") && x < PROBES)
 		return begin_at(x, argv[3], argc > 4 ? argv[4] : "");
 	if (argc == 3 && !strcmp(argv[1], "on") && x < PROBES)
-		return enable_kprobe(&probes[x].kp), 0;
+		return probe_said(SAID_ENABLED, x, enable_kprobe(&probes[x].kp)), 0;
 	if (argc == 3 && !strcmp(argv[1], "off") && x < PROBES)
 		return end(x), 0;
 	if (argc == 4 && !strcmp(argv[1], "turns"))
@@ -624,8 +659,40 @@ WATCHED void probe_exits(void)
 	thread_exit(0);
 }
 
+unsigned long probe_left(unsigned long sp);
+void probe_leave(void);
+
+/*
+ * probe_leave calls probe_left with its own sp: as by longjmp(), that call is left, and probe_leave
+ * returns. probe_left(0) returns 0.
+ */
+__asm__(
+"	.text\n"
+TRACED("probe_left")
+#ifdef __riscv
+"	beqz a0, 1f\n"
+"	mv sp, a0\n"
+#else
+"	cbz x0, 1f\n"
+"	mov sp, x0\n"
+#endif
+LEAVE
+"1:	ret\n"
+"	.size probe_left, . - probe_left\n"
+"	.type probe_leave, %function\n"
+"probe_leave:\n"
+ENTER
+#ifdef __riscv
+"	mv a0, sp\n"
+#else
+"	mov x0, sp\n"
+#endif
+CALL "probe_left\n"
+"	.size probe_leave, . - probe_leave\n");
+
 static notrace int only_even(struct kretprobe_instance *ri, struct ftrace_regs *regs)
 {
+	probe_said(SAID_ENTERED, (unsigned long)ri->rp, ri->ret_addr);
 	return regs->arg[0] & 1;
 }
 
@@ -645,6 +712,8 @@ static notrace int returned(struct kretprobe_instance *ri, struct ftrace_regs *r
 	probe_said(SAID_INSTANCE, (unsigned long)ri->rp,
 		   ri->rp->data_size ? ((unsigned long *)ri->data)[DATA - 1] : 0);
 	probe_said(SAID_RETURN, ri->ret_addr, regs->arg[0]);
+	ri->rp = NULL; /* the next call's instance is in the same place */
+	ri->ret_addr = 0;
 	return 0;
 }
 
@@ -698,7 +767,9 @@ enum refused {
 	ENABLED_TWICE,
 	NOT_ENABLED,
 	PC_IS_TAKEN,
-	MOST_DATA /* is allowed */
+	MOST_DATA, /* is allowed */
+	NO_HANDLER_AND_DATA,
+	TWICE_AND_DATA
 };
 
 static void refuse(enum refused what, struct kretprobe rp)
@@ -735,10 +806,14 @@ static void refused_kretprobes(void)
 	refuse(MOST_DATA, wrong);
 	wrong.data_size = -1;
 	refuse(NEGATIVE_DATA, wrong);
+	wrong.handler = NULL;
+	refuse(NO_HANDLER_AND_DATA, wrong);
 	rp = right;
 	if (register_kretprobe(&rp))
 		return;
 	probe_said(SAID_REFUSED, RETURNS_TWICE, register_kretprobe(&rp));
+	rp.data_size = -1;
+	probe_said(SAID_REFUSED, TWICE_AND_DATA, register_kretprobe(&rp));
 	unregister_kretprobe(&rp);
 }
 
@@ -774,7 +849,7 @@ static int returns(unsigned long seed)
 	err = err ?: rp_begin(&rp, NULL, 100, only_exiting) ?:
 	      thread_create_on(&thread, 0, exits, NULL) ?: (thread_join(thread), 0);
 	rp_end(&rp);
-	for (int maxactive = 0; maxactive < 2 && !err; maxactive++) {
+	for (int maxactive = -1; maxactive < 2 && !err; maxactive++) {
 		err = rp_begin(&rp, probe_deep, maxactive, NULL);
 		if (!err)
 			probe_deep(15);
@@ -783,6 +858,12 @@ static int returns(unsigned long seed)
 	err = err ?: rp_begin(&rp, probe_deep, 4, keep_argument);
 	if (!err)
 		probe_deep(3);
+	rp_end(&rp);
+	err = err ?: rp_begin(&rp, probe_left, 1, NULL);
+	if (!err)
+		probe_leave();
+	for (int i = 0; i < 2 && !err; i++)
+		probe_left(0);
 	rp_end(&rp);
 	return err;
 }

@@ -369,16 +369,37 @@ def stale(evidence: Evidence) -> Finding | None:
 
 # ---- order ----------------------------------------------------------------------------------
 
+@once
+def _freed_slots(evidence: Evidence) -> list[Record]:
+    """The stores that release a slot."""
+    owners = evidence.kernel.symbol("kprobe_slot_owner")
+    return [w for w in evidence.truth.writes
+            if owners <= w.v[0] < owners + 8 * probes.SLOTS and not w.v[1]]
+
+
 def slot_first(evidence: Evidence) -> Finding | None:
     """When a breakpoint is written, a slot already holds a copy of the instruction, and a jump back
-    or a breakpoint after it."""
+    or a breakpoint after it. While the breakpoint is there, only the second word changes."""
     kernel, lo, slots = evidence.kernel, evidence.kernel.text[0], probes.slots(evidence.kernel)
     held = dict.fromkeys(slots, evidence.isa.brk)  # as they are linked
     mine = {*probes.own(kernel), *evidence.probed}
+    armed = dict[int, int]()  # the instructions under breakpoints, by their addresses
+    owned = set[int]()  # the slots whose first word was written for the present owner
     same = 0  # the first word of a slot, if the last store has not changed it
-    for r in evidence.truth.stores:
+    for r in sorted([*evidence.truth.stores, *_freed_slots(evidence)]):
         at = lo + r.v[0]
-        if at in held:
+        if r.kind == Kind.WRITE:
+            owned.discard(slots.start + r.v[0] - kernel.symbol("kprobe_slot_owner"))
+        elif at in held:
+            if at in owned and held[at] != r.v[1] and held[at] in armed.values():
+                return Finding(
+                    f"the copy of {kernel.disassemble(at, held[at])} in the slot "
+                    f"{kernel.name_at(at)} was replaced while the breakpoint was in its place: "
+                    "when a probe is added to an armed point, a CPU may be about to execute the "
+                    "copy, so only the slot's second word may change",
+                    seq=r.seq)
+            if (at - slots.start) % 8 == 0:
+                owned.add(at)
             if held[at] == r.v[1] and same == at - 4:
                 return Finding(
                     f"both words of the slot {kernel.name_at(same)} were right already, and were "
@@ -386,13 +407,31 @@ def slot_first(evidence: Evidence) -> Finding | None:
                     seq=r.seq)
             same = at if held[at] == r.v[1] and (at - slots.start) % 8 == 0 else 0
             held[at] = r.v[1]
-        elif at in mine and r.v[1] == evidence.isa.brk and not evidence.isa.depends_on_pc(
-                kernel.word(at)) and not _has_slot(evidence, held, at):
+        elif at in mine and r.v[1] != evidence.isa.brk:
+            armed.pop(at, None)
+        elif at in mine and not evidence.isa.depends_on_pc(kernel.word(at)):
+            armed[at] = kernel.word(at)
+            if not _has_slot(evidence, held, at):
+                return Finding(
+                    f"the breakpoint was written to {kernel.name_at(at)} before a slot held "
+                    f"{kernel.disassemble(at)} and the word after it: a CPU that executes "
+                    "the breakpoint now finds another instruction", seq=r.seq,
+                    mistake="armed-before-the-slot")
+    return None
+
+
+def far_slot(evidence: Evidence) -> Finding | None:
+    """If the jump back does not reach, a breakpoint is after the copy."""
+    kernel = evidence.kernel
+    want = kernel.word(probes.steps(kernel).start) | evidence.isa.brk << 32
+    for r in probes.said(kernel, hits(evidence, "steps"), probes.FAR):
+        if r.v[1] or r.v[2] != want:
             return Finding(
-                f"the breakpoint was written to {kernel.name_at(at)} before a slot held "
-                f"{kernel.disassemble(at)} and the word after it: a CPU that executes "
-                "the breakpoint now finds another instruction", seq=r.seq,
-                mistake="armed-before-the-slot")
+                f"kprobe_update_point was called for a point whose slot is 1 GiB away. It must "
+                f"return 0 and write {want & 0xFFFFFFFF:08x} and {want >> 32:08x} into the slot, "
+                f"the copy and a breakpoint, as no jump reaches so far. It returned "
+                f"{probes.signed(r.v[1])}, and the slot has {r.v[2] & 0xFFFFFFFF:08x} and "
+                f"{r.v[2] >> 32:08x}", seq=r.seq)
     return None
 
 
@@ -410,11 +449,9 @@ def _has_slot(evidence: Evidence, held: dict[int, int], at: int) -> bool:
 def slot_kept(evidence: Evidence) -> Finding | None:
     """A slot is freed only after a grace period that began when the breakpoint was removed and the
     point unlinked."""
-    owners = evidence.kernel.symbol("kprobe_slot_owner")
     buckets = evidence.kernel.extent("kprobe_buckets")
     mine = {*probes.own(evidence.kernel), *evidence.probed}
-    for r in (r for r in evidence.truth.writes
-              if owners <= r.v[0] < owners + 8 * probes.SLOTS and not r.v[1]):
+    for r in _freed_slots(evidence):
         graces = [
             g.seq for g in evidence.truth.hits["synchronize_sched"]
             if g.thread == r.thread and g.seq < r.seq
@@ -478,14 +515,13 @@ def freed_in_time(evidence: Evidence) -> Finding | None:
 
 def released(evidence: Evidence) -> Finding | None:
     """When a point on the workload is freed, its slot is released."""
-    frees, owners = _frees(evidence), evidence.kernel.symbol("kprobe_slot_owner")
+    frees = _frees(evidence)
     ends = [*(begin.seq for begin, _ in frees[1:]), 1 << 62]
     for (begin, end), following in zip(frees, ends):
         there = any(first <= begin.seq < last
                     for part, (first, last) in evidence.parts.items() if part in (ALL, GOING))
-        if there and begin.v[1] & 0xFF and not any(
-                owners <= w.v[0] < owners + 8 * probes.SLOTS and not w.v[1]
-                for w in between(evidence.truth.writes, begin.seq, following)):
+        if there and begin.v[1] & 0xFF and not between(_freed_slots(evidence), begin.seq,
+                                                       following):
             return Finding(
                 "a point had no probe left and was freed, and its slot was not released "
                 f"(kprobe_slot_owner): after {probes.SLOTS} such points no probe can be registered",
@@ -494,7 +530,8 @@ def released(evidence: Evidence) -> Finding | None:
 
 
 def armed_after_errors(evidence: Evidence) -> Finding | None:
-    """If kprobe_write refuses, the point is as armed as it was before."""
+    """If kprobe_write refuses, its error is returned, and the point is as armed as it was before.
+    """
     first, last = evidence.parts.get("overwritten", (0, 0))
     at, brk = probes.steps(evidence.kernel).start, evidence.isa.brk
     frees = [begin for begin, _ in _frees(evidence) if first <= begin.seq < last]
@@ -502,6 +539,15 @@ def armed_after_errors(evidence: Evidence) -> Finding | None:
         return None
     written = any(evidence.kernel.text[0] + r.v[0] == at and r.v[1] == brk
                   for r in between(evidence.truth.stores, first, frees[0].seq))
+    enabled = [
+        (r.seq, probes.signed(r.v[2]))
+        for r in probes.said(evidence.kernel, hits(evidence, "overwritten"), probes.ENABLED)
+    ]
+    if enabled and enabled[0][1] != -errno.EINVAL:
+        return Finding(
+            "a disabled probe was enabled, and another word was in the place of its instruction. "
+            "So kprobe_write returned -EINVAL, which kprobe_update_point must return; "
+            f"enable_kprobe returned {enabled[0][1]}", seq=enabled[0][0])
     if not written:
         return Finding(
             "a disabled probe was enabled twice. The first time another word was in the place of "
@@ -554,8 +600,8 @@ def _in_slots(evidence: Evidence, log: list[Record]) -> list[Record]:
 
 
 def traps(evidence: Evidence) -> Finding | None:
-    """The handler of a trap in a slot finds the original pc, and the instruction is executed
-    afterwards."""
+    """The handler of a trap in a slot finds the original pc, that of another trap finds pc, and the
+    instruction is executed afterwards."""
     first, slots = evidence.kernel.symbol("probe_trapped_first"), probes.slots(evidence.kernel)
     for n, (end, all_of_it) in enumerate(_trapped(evidence)):
         log = [
@@ -568,8 +614,8 @@ def traps(evidence: Evidence) -> Finding | None:
             f"{evidence.kernel.disassemble(at)} at {evidence.kernel.name_at(at)} was "
             f"probed{' with a post handler' if post else ''}; {TRAPS[trap]}"
         )
-        for r in _in_slots(evidence, log):
-            original = at + (r.v[1] - slots.start) % 8
+        for r in probes.said(evidence.kernel, log, probes.TRAP):
+            original = at + (r.v[1] - slots.start) % 8 if r.v[1] in slots else r.v[1]
             if r.v[2] != original:
                 return Finding(
                     f"{which}. The trap interrupted {evidence.kernel.name_at(r.v[1])}; its handler "
@@ -603,6 +649,23 @@ def traps(evidence: Evidence) -> Finding | None:
                 f"the handler of a probe, so this hit must be handled; its handler ran {inner} "
                 f"times",
                 seq=end.seq)
+    return None
+
+
+def next_pc(evidence: Evidence) -> Finding | None:
+    """A post handler finds the next instruction in trap->pc."""
+    ends = [end for end, _ in _trapped(evidence)]
+    for r in probes.said(evidence.kernel, hits(evidence, "traps"), probes.NEXT):
+        trap = next((end.v[1] for end in ends if end.seq > r.seq), probes.SECOND_WORD)
+        want = evidence.kernel.symbol("probe_trapped_first") + (
+            4 if trap == probes.SECOND_WORD else 8)
+        if r.v[2] != want:
+            return Finding(
+                f"the post handler of {evidence.kernel.disassemble(want - 4)} must find the next "
+                f"instruction, {evidence.kernel.name_at(want)}, in regs->trap->pc, and found "
+                f"{evidence.kernel.name_at(r.v[2])}",
+                seq=r.seq, mistake="pc-of-the-slot" if r.v[2] in probes.slots(evidence.kernel)
+                else "")
     return None
 
 
@@ -755,15 +818,20 @@ def _parts(seed: int, cpus: int) -> list[Part]:
             "schedule() was probed by its name, and a thread exited: its last call of schedule() "
             "does not count",
             "schedule", [], [0]),
-        Part("probe_deep(15), which calls itself, was called with maxactive 0, which becomes "
-             f"{chosen}", "probe_deep", [n * (n + 1) // 2 for n in range(16 - chosen, 16)],
-             [16 - chosen]),
+        *(Part(f"probe_deep(15), which calls itself, was called with maxactive {given}, which "
+               f"becomes {chosen}", "probe_deep",
+               [n * (n + 1) // 2 for n in range(16 - chosen, 16)], [16 - chosen])
+          for given in (-1, 0)),
         Part("probe_deep(15), which calls itself, was called with maxactive 1", "probe_deep", [120],
              [15]),
         Part(
             "probe_deep(3), which calls itself, was called, and the entry handler stored its "
             "argument in 64 bytes of data",
-            "probe_deep", [0, 1, 3, 6], [0], [0, 1, 2, 3])
+            "probe_deep", [0, 1, 3, 6], [0], [0, 1, 2, 3]),
+        Part(
+            "three calls of probe_left, with maxactive 1: the first is left by a jump, the second "
+            "is missed, and then the first must not count any more (fprobe_lose_soon())",
+            "probe_left", [0], [1])
     ]
 
 
@@ -772,16 +840,19 @@ def returns(evidence: Evidence) -> Finding | None:
     at = evidence.kernel.symbol(probes.SAID)
     said = [
         r for r in log
-        if r.addr == at and r.v[0] in (probes.RETURN, probes.KRETPROBE, probes.INSTANCE)
+        if r.addr == at and r.v[0] in (probes.RETURN, probes.KRETPROBE, probes.INSTANCE,
+                                       probes.ENTERED)
     ]
     line = next((line for _, line in evidence.typed if line.startswith("probe returns")),
                 "probe returns 0")
     for part in _parts(int(line.split()[2], 16), evidence.smp):
-        mine, ends, instances = list[Record](), list[Record](), list[Record]()
+        mine, ends, instances, entered = [list[Record]() for _ in range(4)]
         while said and len(ends) < len(part.missed):
             {probes.RETURN: mine, probes.KRETPROBE: ends,
-             probes.INSTANCE: instances}[said[0].v[0]].append(said.pop(0))
-        found = _part_wrong(evidence, part, mine, ends) or _instances_wrong(part, instances)
+             probes.INSTANCE: instances,
+             probes.ENTERED: entered}[said[0].v[0]].append(said.pop(0))
+        found = (_part_wrong(evidence, part, mine, ends) or _instances_wrong(part, instances)
+                 or _entered_wrong(evidence, part, entered, instances))
         if found:
             return found
     return None
@@ -853,13 +924,30 @@ def _instances_wrong(part: Part, said: list[Record]) -> Finding | None:
     return None
 
 
+def _homes(evidence: Evidence, part: Part) -> set[int]:
+    """Where the calls of this part return."""
+    return {
+        c.parent for c in between(evidence.truth.calls, *evidence.parts["returns"])
+        if c.name == part.function and c.parent != evidence.kernel.symbol("return_to_handler")
+    }
+
+
+def _entered_wrong(evidence: Evidence, part: Part, entered: list[Record], instances: list[Record]
+                   ) -> Finding | None:
+    """The instance has its kretprobe and its return address when the entry handler is called."""
+    for r in entered:
+        if r.v[1] != instances[-1].v[1] or r.v[2] not in _homes(evidence, part):
+            return Finding(
+                f"{part.what}: the entry handler found {r.v[1]:#x} in ri->rp and "
+                f"{evidence.kernel.name_at(r.v[2])} in ri->ret_addr. Both must be set before it is "
+                "called",
+                seq=r.seq)
+    return None
+
+
 def _callers(evidence: Evidence, part: Part, mine: list[Record]) -> Finding | None:
     """ret_addr is the address to which the function returns, also in a chain of tail calls."""
-    calls = [
-        c for c in between(evidence.truth.calls, *evidence.parts["returns"])
-        if c.name == part.function and c.parent != evidence.kernel.symbol("return_to_handler")
-    ]
-    homes = {c.parent for c in calls}
+    homes = _homes(evidence, part)
     for r in mine:
         if r.v[1] not in homes:
             return Finding(
@@ -920,7 +1008,9 @@ REFUSED = (("a kretprobe without a handler",
            ("a live patch that is enabled already",
             errno.EBUSY), ("a live patch that is disabled, and is not enabled",
                            errno.EINVAL), ("a live patch of a function whose pc a probe may change",
-                                           errno.EBUSY), ("a kretprobe with the most data", 0))
+                                           errno.EBUSY), ("a kretprobe with the most data", 0),
+           ("a kretprobe without a handler, and with less than no data", errno.EINVAL),
+           ("a kretprobe that is registered already, and now has less than no data", errno.E2BIG))
 
 
 def refused_in(part: str) -> Check:
@@ -1102,8 +1192,8 @@ MISTAKES = {
     "context-forgotten": "after the handlers the bits of other contexts are cleared, too",
     "handlers-nest": "a probe that is hit in a handler calls handlers again",
     "missed-not-counted": "a probe that is hit in a handler is not counted in nmissed",
-    "active-not-given-back": "maxactive is used up by calls whose entry handler said no, or whose "
-                             "thread has exited",
+    "active-not-given-back": "maxactive is used up by calls whose entry handler said no, whose "
+                             "thread has exited, or that were left by a jump",
     "count-not-atomic": "a change of active or nmissed can be lost, because it is not atomic",
     "parent-of-the-handler": "a kretprobe's ret_addr is return_to_handler",
     "patch-switched-piecewise": "the functions of a patch change one after the other, and not at "
@@ -1127,10 +1217,7 @@ NOBODYS = seen_once(
 OVERWRITTEN = seen_once(
     "probe whose breakpoint was overwritten", lambda e: sum(
         begin.seq in range(*e.parts.get("overwritten", (0, 0))) for begin, _ in _frees(e)))
-GIVEN_BACK = seen_once(
-    "slot that was freed", lambda e: sum(
-        e.kernel.symbol("kprobe_slot_owner") <= w.v[0] < e.kernel.symbol("kprobe_slot_owner") + 8 *
-        probes.SLOTS for w in e.truth.writes), 10)
+GIVEN_BACK = seen_once("slot that was freed", lambda e: len(_freed_slots(e)), 10)
 STAYED = seen_once("unregistered probe whose point has another probe",
                    lambda e: sum(not begin.v[1] & 0xFF for begin, _ in _frees(e)), 10)
 FREED = seen_once("unregistered probe whose point has no other",
@@ -1144,6 +1231,13 @@ MOVED_EMULATED = seen_once(
 TRAPPED = seen_once("trap in a slot", lambda e: len(_in_slots(e, hits(e, "traps"))), 6)
 INSNS = seen_once("call of break_hook->insn",
                   lambda e: len(list(probes.said(e.kernel, hits(e, "steps"), probes.INSN))), 10)
+FAR = seen_once("slot of a point out of reach",
+                lambda e: len(list(probes.said(e.kernel, hits(e, "steps"), probes.FAR))))
+ENABLED = seen_once(
+    "attempt to enable a probe",
+    lambda e: len(list(probes.said(e.kernel, hits(e, "overwritten"), probes.ENABLED))))
+NEXT = seen_once("run of a post handler that told pc",
+                 lambda e: len(list(probes.said(e.kernel, hits(e, "traps"), probes.NEXT))), 4)
 NESTED = seen_once("attempt of a hit within a hit",
                    lambda e: len(list(probes.said(e.kernel, hits(e, "nested"), probes.NESTED))),
                    len(NESTING))
@@ -1156,6 +1250,9 @@ RETURNED = seen_once("return with a kretprobe",
                      lambda e: len(list(probes.said(e.kernel, hits(e, "returns"), probes.RETURN))),
                      15)
 CHANGED = seen_once("change of a kretprobe's counts", lambda e: len(_changes(e)), 40)
+ENTERED = seen_once("run of a kretprobe's entry handler",
+                    lambda e: len(list(probes.said(e.kernel, hits(e, "returns"), probes.ENTERED))),
+                    10)
 RETURNS_REFUSED = seen_once(
     "kretprobe that must be refused",
     lambda e: len(list(probes.said(e.kernel, hits(e, "returns"), probes.REFUSED))), 6)
@@ -1200,9 +1297,10 @@ CHECKS = {
     "life": all_of(lives, right_result),
     "off": all_of(rest_at_boot, nothing_left, armed_after_errors, as_before, words_stored, stale,
                   slot_kept, freed_in_time, released),
-    "out of line": all_of(_of_rung(OUT), slot_first, traps, insns, moved(False)),
+    "out of line": all_of(_of_rung(OUT), slot_first, far_slot, traps, insns,
+                          moved(False)),
     "emulated": all_of(_of_rung(EMULATED), moved(True)),
-    "after": _of_rung(POST),
+    "after": all_of(_of_rung(POST), next_pc),
     "one CPU": lambda e: counted(e, ALL) or counted(e, GOING),
     "many CPUs": lambda e: counted(e, ALL) or counted(e, GOING) or came_and_went(e),
     "nested": nested,
@@ -1220,15 +1318,15 @@ CONSOLE = {
 SEEN = {
     "hit": (HITS,),
     "life": (POWERED_OFF, ran(0, 4)),
-    "off": (TEXT_AT_BOOT, TEXT_AT_END, STALE, NOBODYS, OVERWRITTEN, GIVEN_BACK, STAYED,
-            FREED),
-    "out of line": (STEPPED, TRAPPED, INSNS, MOVED),
+    "off": (TEXT_AT_BOOT, TEXT_AT_END, STALE, NOBODYS, OVERWRITTEN, ENABLED, GIVEN_BACK,
+            STAYED, FREED),
+    "out of line": (STEPPED, FAR, TRAPPED, INSNS, MOVED),
     "emulated": (STEPPED, MOVED_EMULATED),
-    "after": (STEPPED, POSTED),
+    "after": (STEPPED, POSTED, NEXT),
     "one CPU": (_probed_calls(ALL), _probed_calls(GOING)),
     "many CPUs": (_probed_calls(ALL), _probed_calls(GOING), CAME),
     "nested": (NESTED, KEPT),
-    "returns": (RETURNED, CHANGED, RETURNS_REFUSED),
+    "returns": (RETURNED, ENTERED, CHANGED, RETURNS_REFUSED),
     "patched": (PATCHES, SWITCHED, IN_PROGRESS, PATCHES_REFUSED, PATCHES_LEFT),
     "schedules": (PLAYED,),
 }
