@@ -44,7 +44,7 @@ CANDIDATES = 64  # files of a wanted name, in whatever folder
 SECONDS, MEMORY = 20, 1 << 30  # of processor time, and bytes, to read one submission
 PATIENCE = 120  # seconds of the clock, for each call of git: the host may be busy
 SHOWN = 20  # names of ignored files
-FILE, FOLDER, OTHER = "file", "folder", "other"
+FILE, FOLDER, OTHER, ENCRYPTED = "a plain file", "a folder", "a link or a device", "encrypted"
 # nothing that was handed in causes them
 OF_THE_HOST = {
     errno.EACCES, errno.EPERM, errno.EIO, errno.ENOSPC, errno.EDQUOT, errno.EMFILE, errno.ENFILE
@@ -153,7 +153,7 @@ def of_zip(file: IO[bytes]) -> Iterator[Member]:
         for info in archive.infolist():
             mode = info.external_attr >> 16
             kind = FOLDER if info.is_dir() else OTHER if stat.S_IFMT(mode) not in (
-                0, stat.S_IFREG) or info.flag_bits & 1 else FILE
+                0, stat.S_IFREG) else ENCRYPTED if info.flag_bits & 1 else FILE
             yield Member(info.filename, kind, info.file_size,
                          lambda i=info: archive.open(i).read(LARGEST + 1))  # type: ignore[misc]
 
@@ -207,9 +207,9 @@ def git(repository: Path, *words: str) -> bytes:
     if ended.status is None:
         raise Refused(f"git does not come to an end: {ended.over}")
     if ended.status:
-        raise Refused(
-            "git cannot read it: "
-            f"{printable(ended.errors.decode(errors='replace').strip().split(chr(10))[-1])}")
+        said = ended.errors.decode(errors="replace").strip().split("\n")[-1]
+        said = said.replace(f"{repository.resolve().parent}/", "")
+        raise Refused(f"git cannot read it: {printable(said)}")
     return ended.output
 
 
@@ -299,6 +299,7 @@ def take(members: Iterator[Member], wanted: tuple[str, ...]) -> Taken:
             taken.files[name] = _checked(name, here)
             if spellings.parts(here[0].member.path)[len(chosen):] != names[name]:
                 taken.notes.append(f"{printable(here[0].member.path)} was taken as {name}")
+            taken.notes += [] if taken.files[name] else [f"{name} is empty"]
         else:
             taken.missing.append(name)
     for one in found:
@@ -340,7 +341,7 @@ def _checked(name: str, here: list[Candidate]) -> bytes:
             f"{', '.join(printable(one.member.path) for one in here[:5])}")
     member, data = first.member, first.data
     if member.kind != FILE:
-        raise Refused(f"{name} is a link or a device, or encrypted, and not a file")
+        raise Refused(f"{name} is {member.kind}, and not {FILE}")
     if max(member.size, len(data)) > LARGEST:
         raise Refused(f"{name} has {member.size} bytes, and may have {LARGEST}")
     if data.startswith((b"\xff\xfe", b"\xfe\xff")):

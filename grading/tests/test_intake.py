@@ -277,6 +277,10 @@ class Intake(unittest.TestCase):
         self.refused(tar([(PATCH, "int x;\n".encode("utf-16-le"))]),
                      "has a NUL character, as text in UTF-16 has many: save it as UTF-8")
 
+    def test_an_upload_that_failed_is_an_empty_file(self) -> None:
+        got = self.take(tar([(PATCH, b""), (CALLER, b"\tnop\n")]))
+        self.assertEqual((got.files[PATCH], got.notes), (b"", [f"{PATCH} is empty"]))
+
     def test_a_file_that_is_too_large_or_cut_off(self) -> None:
         self.refused(tar([(PATCH, bytes(intake.LARGEST + 1))]), f"has {intake.LARGEST + 1} bytes")
         self.refused(
@@ -424,7 +428,7 @@ class Intake(unittest.TestCase):
         for names, why in said:
             got = self.take(tar([(name, b"") for name in names]))
             self.assertEqual((got.files, got.refused, got.why), ({}, "", why))
-        got = self.take(tar([(PATCH, b""), ("arm64/mcount_caler.S", b"")]))
+        got = self.take(tar([(PATCH, b"x\n"), ("arm64/mcount_caler.S", b"")]))
         self.assertEqual((got.missing, got.notes, got.why),
                          ([CALLER], [f"arm64/mcount_caler.S: did you mean {CALLER}?"], ""))
         both = ("kern/ftrace/riscv64/mcount.S", "kern/ftrace/arm64/mcount.S")
