@@ -4,7 +4,8 @@ repository.
 Only the files that the lab's rubric.toml names are kept, and these as bytes: no name, link or
 device of an archive reaches the host's file system, and nothing that was handed in is run. The
 files may lie in a folder of any name, together: src/kern/... and src/labs/... . Their names may be
-spelled as systems spell them (spellings.py), as long as only one file can be meant. A malformed
+spelled as systems spell them (spellings.py), as long as only one file can be meant. If none of them
+is there, but one small archive, they are taken out of that, one level deep. A malformed
 submission (a link in the place of a file, two files that can be meant, a bomb) is refused, with a
 sentence that says why. Other files are ignored, and listed.
 """
@@ -44,7 +45,7 @@ CANDIDATES = 64  # files of a wanted name, in whatever folder
 SECONDS, MEMORY = 20, 1 << 30  # of processor time, and bytes, to read one submission
 PATIENCE = 120  # seconds of the clock, for each call of git: the host may be busy
 SHOWN = 20  # names of ignored files
-FILE, FOLDER, OTHER = "file", "folder", "other"
+FILE, FOLDER, OTHER, ENCRYPTED = "a plain file", "a folder", "a link or a device", "encrypted"
 # nothing that was handed in causes them
 OF_THE_HOST = {
     errno.EACCES, errno.EPERM, errno.EIO, errno.ENOSPC, errno.EDQUOT, errno.EMFILE, errno.ENFILE
@@ -153,9 +154,15 @@ def of_zip(file: IO[bytes]) -> Iterator[Member]:
         for info in archive.infolist():
             mode = info.external_attr >> 16
             kind = FOLDER if info.is_dir() else OTHER if stat.S_IFMT(mode) not in (
-                0, stat.S_IFREG) or info.flag_bits & 1 else FILE
+                0, stat.S_IFREG) else ENCRYPTED if info.flag_bits & 1 else FILE
             yield Member(info.filename, kind, info.file_size,
                          lambda i=info: archive.open(i).read(LARGEST + 1))  # type: ignore[misc]
+
+
+def of_archive(file: IO[bytes]) -> Iterator[Member]:
+    is_zip = file.read(2) == b"PK"
+    file.seek(0)
+    return of_zip(file) if is_zip else of_tar(file)
 
 
 def walk(folder: Path) -> Iterator[tuple[str, list[str], list[str]]]:
@@ -207,9 +214,9 @@ def git(repository: Path, *words: str) -> bytes:
     if ended.status is None:
         raise Refused(f"git does not come to an end: {ended.over}")
     if ended.status:
-        raise Refused(
-            "git cannot read it: "
-            f"{printable(ended.errors.decode(errors='replace').strip().split(chr(10))[-1])}")
+        said = ended.errors.decode(errors="replace").strip().split("\n")[-1]
+        said = said.replace(f"{repository.resolve().parent}/", "")
+        raise Refused(f"git cannot read it: {printable(said)}")
     return ended.output
 
 
@@ -299,6 +306,7 @@ def take(members: Iterator[Member], wanted: tuple[str, ...]) -> Taken:
             taken.files[name] = _checked(name, here)
             if spellings.parts(here[0].member.path)[len(chosen):] != names[name]:
                 taken.notes.append(f"{printable(here[0].member.path)} was taken as {name}")
+            taken.notes += [] if taken.files[name] else [f"{name} is empty"]
         else:
             taken.missing.append(name)
     for one in found:
@@ -316,6 +324,36 @@ def take(members: Iterator[Member], wanted: tuple[str, ...]) -> Taken:
         taken.notes.append(f"{f'it has {shown}' if seen else 'it has no file'}; what is graded is "
                            f"{', '.join(wanted)}")
     return taken
+
+
+def unwrapped(members: Iterator[Member], wanted: tuple[str, ...]) -> Taken:
+    """As take(). If none of the wanted files is there, but one archive that is no larger than a
+    file may be, they are taken out of that archive."""
+    archives = list[tuple[Member, bytes]]()
+
+    def kept() -> Iterator[Member]:
+        for member in members:
+            if (member.kind == FILE and spellings.ARCHIVE.search(member.path)
+                    and not spellings.is_added(spellings.parts(member.path))):
+                small = not archives and member.size <= LARGEST
+                archives.append((member, member.read() if small else b""))
+            yield member
+
+    taken = take(kept(), wanted)
+    if taken.files or len(archives) != 1 or not archives[0][1]:
+        return taken
+    [(member, data)] = archives
+    try:
+        inner = take(of_archive(io.BytesIO(data)), wanted)
+    except NoArchive:
+        return taken
+    if not inner.files:
+        return taken
+    inner.notes.insert(0, f"{printable(member.path)} was unpacked")
+    inner.ignored_count += taken.ignored_count - 1
+    others = [name for name in taken.ignored if name != printable(member.path)]
+    inner.ignored = [*others, *inner.ignored][:SHOWN]
+    return inner
 
 
 def _folder(found: list[Candidate]) -> tuple[str, ...]:
@@ -340,7 +378,7 @@ def _checked(name: str, here: list[Candidate]) -> bytes:
             f"{', '.join(printable(one.member.path) for one in here[:5])}")
     member, data = first.member, first.data
     if member.kind != FILE:
-        raise Refused(f"{name} is a link or a device, or encrypted, and not a file")
+        raise Refused(f"{name} is {member.kind}, and not {FILE}")
     if max(member.size, len(data)) > LARGEST:
         raise Refused(f"{name} has {member.size} bytes, and may have {LARGEST}")
     if data.startswith((b"\xff\xfe", b"\xfe\xff")):
@@ -405,6 +443,8 @@ def read(path: Path, wanted: tuple[str, ...], tag: str = "", before: str = "") -
         entries = [of for of in sorted(path.iterdir()) if not spellings.is_added([of.name])]
         inside = [of for of in entries if archive(of)]
         if not inside:
+            if (lower := unwrapped(of_folder(path), wanted)).files:
+                return lower
             for of in filter(spellings.is_unread, entries):
                 raise Refused(spellings.unread(of.name))
             return taken
@@ -414,10 +454,8 @@ def read(path: Path, wanted: tuple[str, ...], tag: str = "", before: str = "") -
     if spellings.is_unread(path):
         raise Refused(spellings.unread(path.name))
     with open(os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK), "rb") as file:
-        is_zip = file.read(2) == b"PK"
-        file.seek(0)
         try:
-            return take(of_zip(file) if is_zip else of_tar(file), wanted)
+            return unwrapped(of_archive(file), wanted)
         except NoArchive as why:
             near = spellings.nearest([path.name], list(wanted))
             raise Refused("; ".join([f"{printable(path.name)}: it is no tar and no zip", *near])

@@ -24,7 +24,8 @@ CHANGES: tuple[tuple[str, re.Pattern[str], str, str], ...] = tuple(
          "mcount (1).S"),
         ("Internet Explorer: a second download", r"\[\d+\](?=(\.\w+)?$)", "", "mcount[1].S"),
         ("Safari, Canvas: a second download", r"(?<=.)-\d{1,2}(?=(\.\w+)?$)", "", "mcount-1.S"),
-        ("Windows: a copy", r" - (copy|kopie|copie|copia|cópia)(?=( ?\(\d+\))?(\.\w+)?$)", "",
+        ("Windows: a copy",
+         r" - (copy|kopie|copie|copia|cópia|co\u0301pia)(?=( ?\(\d+\))?(\.\w+)?$)", "",
          "mcount - Copy (2).S"),
         ("macOS: a copy", r" copy( \d+)?(?=(\.\w+)?$)", "", "mcount copy 2.S"),
         ("macOS, iCloud: a second one", r"(?<=.) \d{1,2}(?=(\.\w+)?$)", "", "mcount 2.S"),
@@ -37,12 +38,12 @@ ADDED = re.compile(r"__MACOSX|\._.*|\.DS_Store|Thumbs\.db|desktop\.ini|\.Spotlig
 # Archives and documents that are not read, by the end of their names or by their first bytes. A
 # document is a zip file, and a zip file may have the name of a .rar.
 DOCUMENT = re.compile(r"\.(docx?|odt|pages|pptx?|odp|xlsx?|ods|rtf|pdf)$", re.IGNORECASE)
-# What a student may have written, or one packed file: alone it is no submission that can be taken.
-LONE = re.compile(r"\.([cs]|gz|bz2|xz)$", re.IGNORECASE)
 UNREAD = re.compile(r"\.(7z|rar|zst|tzst|lz|lz4|lzma|z|cab|arj|iso|dmg)$", re.IGNORECASE)
 BEGINNINGS = (b"7z\xbc\xaf\x27\x1c", b"Rar!\x1a\x07", b"\x28\xb5\x2f\xfd", b"%PDF-",
               b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1", b"{\\rtf")
 ARCHIVE = re.compile(r"\.(tar(\.\w+)?|tgz|tbz2?|txz|zip)$", re.IGNORECASE)
+# What a student may have written, or one packed file: alone it is no submission that can be taken.
+LONE = re.compile(r"\.([cs]|gz|bz2|xz)$", re.IGNORECASE)
 LOOKED_AT = 1000  # names among which the nearest is looked for
 ALIKE = 0.6  # from 0 to 1, of two files' names
 LONGEST = 255  # characters of a name
@@ -72,7 +73,7 @@ def is_added(path: list[str]) -> bool:
 
 def plain(part: str) -> str:
     """The name that was changed into this one."""
-    part, before = unicodedata.normalize("NFC", part), ""
+    before = ""
     while part != before and len(part) <= LONGEST:
         before = part
         for _, pattern, instead, _ in CHANGES:

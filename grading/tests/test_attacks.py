@@ -88,7 +88,9 @@ class HandedIn(unittest.TestCase):
         commit = subprocess.run(["git", "-C", self.ann, "rev-parse", "HEAD"], capture_output=True,
                                 text=True, check=True).stdout
         (bob / ".git/HEAD").write_text(commit)
-        self.assertRegex(taken(bob, WANTED).refused, "git cannot read it")
+        said = taken(bob, WANTED).refused
+        self.assertRegex(said, "git cannot read it")
+        self.assertNotIn(str(bob.parent), said)  # the student reads it, and has another machine
 
     @user_namespaces
     def test_links_and_modules_of_a_repository(self) -> None:
@@ -151,7 +153,7 @@ class HandedIn(unittest.TestCase):
         data = bytearray(zipped([(PATCH, b"x\n")]))
         for mark, at in ((b"PK\3\4", 6), (b"PK\1\2", 8)):
             data[data.index(mark) + at] |= 1
-        self.assertIn(f"{PATCH} is a link or a device, or encrypted",
+        self.assertIn(f"{PATCH} is encrypted, and not a plain file",
                       self.take(bytes(data), "lab3.zip").refused)
 
     def test_names_of_other_systems(self) -> None:

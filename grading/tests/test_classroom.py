@@ -925,7 +925,8 @@ class Whole(WithFolder):
         self.assertEqual((why["ann"][0], why["di"][0]), ("graded", "graded"))
         self.assertEqual({student: row["names"] for student, row in lines.items()},
                          {"ann": "", "bo": near, "cy": "",
-                          "di": f"{self.NAME.upper()} was taken as {self.NAME}"})
+                          "di": f"{self.NAME.upper()} was taken as {self.NAME}; {self.NAME} is "
+                          "empty"})
         self.assertIn(f"\nnothing handed in: bo, {near}\nrefused: cy, {unread}\n", said)
         for page in (self.out / "index.html", self.out / "students/di/feedback.html",
                      self.out / "students/di/feedback.md"):

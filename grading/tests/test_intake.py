@@ -111,9 +111,41 @@ class Intake(unittest.TestCase):
         self.assertEqual((got.files, got.ignored), (BOTH, ["notes", "pipe"]))
         (self.folder / "bob").mkdir()
         (self.folder / "bob/lab3.tar").write_bytes(tar(list(BOTH.items())))
-        self.assertEqual(taken(self.folder / "bob", WANTED).files, BOTH)
+        self.assertEqual(taken(self.folder / "bob", WANTED), Taken(BOTH))
         (self.folder / "bob/other.zip").write_bytes(zipped(list(BOTH.items())))
         self.assertIn("it has 2 archives", taken(self.folder / "bob", WANTED).refused)
+
+    def test_the_one_archive_in_an_archive(self) -> None:
+        """Windows packs what it is told to pack: the tar of make submit, for example."""
+        files = tar(list(BOTH.items()))
+        unpacked = "lab3.tar was unpacked"
+        got = self.take(zipped([("lab3.tar", files)]), "lab3.zip")
+        self.assertEqual((got.files, got.notes, got.ignored), (BOTH, [unpacked], []))
+        more = [("__MACOSX/._lab3.tar", b"\0"), ("report.pdf", b"%PDF-1.7"), ("lab3.tar", files)]
+        got = self.take(zipped(more), "lab3.zip")
+        self.assertEqual((got.files, got.notes, got.ignored), (BOTH, [unpacked], ["report.pdf"]))
+        got = self.take(gzip.compress(tar([("a/b.zip", zipped(list(BOTH.items())))])), "lab3.tgz")
+        self.assertEqual((got.files, got.notes), (BOTH, ["a/b.zip was unpacked"]))
+        (self.folder / "ann/sub").mkdir(parents=True)
+        (self.folder / "ann/sub/lab3.tar").write_bytes(files)
+        self.assertEqual(taken(self.folder / "ann", WANTED).files, BOTH)
+
+    def test_which_archives_in_an_archive_are_not_unpacked(self) -> None:
+        files = tar(list(BOTH.items()))
+        twice, other = zipped([("lab3.tar", files)]), tar([(PATCH, b"other\n")])
+        for members in ([("a.zip", twice)], [("a.tar", files), ("b.tar", other)],
+                        [("a.tar", b"cut")], [("a.tar", b"")],
+                        [("a.tar", files + bytes(intake.LARGEST))]):
+            got = self.take(zipped(members), "lab3.zip")
+            self.assertEqual((got.files, got.why.partition("\n")[0]),
+                             ({}, f"{members[0][0]} is not unpacked: hand in one archive of files"))
+        with patch.object(intake, "UNPACKED", 1 << 20):
+            bomb = gzip.compress(files + bytes(8 << 20))
+            self.refused(zipped([("a.tar.gz", bomb)]), "it has more than 1 MiB, unpacked",
+                         "lab3.zip")
+        # beside the files of the lab it is another file
+        got = self.take(zipped([*BOTH.items(), ("old.tar", other)]), "lab3.zip")
+        self.assertEqual((got.files, got.ignored), (BOTH, ["old.tar"]))
 
     def repository(self, *commits: tuple[bytes, str]) -> Path:
         """Ann's: of each commit what every file holds, and the date. The tags are day1, day2, ...
@@ -277,6 +309,10 @@ class Intake(unittest.TestCase):
         self.refused(tar([(PATCH, "int x;\n".encode("utf-16-le"))]),
                      "has a NUL character, as text in UTF-16 has many: save it as UTF-8")
 
+    def test_an_upload_that_failed_is_an_empty_file(self) -> None:
+        got = self.take(tar([(PATCH, b""), (CALLER, b"\tnop\n")]))
+        self.assertEqual((got.files[PATCH], got.notes), (b"", [f"{PATCH} is empty"]))
+
     def test_a_file_that_is_too_large_or_cut_off(self) -> None:
         self.refused(tar([(PATCH, bytes(intake.LARGEST + 1))]), f"has {intake.LARGEST + 1} bytes")
         self.refused(
@@ -424,7 +460,7 @@ class Intake(unittest.TestCase):
         for names, why in said:
             got = self.take(tar([(name, b"") for name in names]))
             self.assertEqual((got.files, got.refused, got.why), ({}, "", why))
-        got = self.take(tar([(PATCH, b""), ("arm64/mcount_caler.S", b"")]))
+        got = self.take(tar([(PATCH, b"x\n"), ("arm64/mcount_caler.S", b"")]))
         self.assertEqual((got.missing, got.notes, got.why),
                          ([CALLER], [f"arm64/mcount_caler.S: did you mean {CALLER}?"], ""))
         both = ("kern/ftrace/riscv64/mcount.S", "kern/ftrace/arm64/mcount.S")
