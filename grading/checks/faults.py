@@ -1,6 +1,7 @@
 """Finds out why a boot ended in a panic, from the exceptions that the processor took and never from
 what the kernel printed."""
 
+from collections.abc import Collection
 from typing import NamedTuple
 
 from grading.checks.entry import handler_arguments
@@ -10,6 +11,7 @@ from grading.evidence.evidence import Evidence, once
 from grading.machine.observer import Record
 from grading.truth.returns import HANDLER
 from grading.truth.truth import Call
+from grading.verdict import Verdict
 
 
 class Fault(NamedTuple):
@@ -88,6 +90,17 @@ def earlier_defect(evidence: Evidence) -> str:
              handler_arguments(evidence) if evidence.lab in (5, 6) else None)
     return astray(evidence) or register_lost(evidence) or (f"Before that, {wrong.why}" if wrong
                                                            and wrong.seq is not None else "")
+
+
+def fault_in(evidence: Evidence, files: Collection[str]) -> str:
+    """If an instruction of one of these files caused the last exception before a panic: a sentence
+    that names it, or ''."""
+    fault, kernel = last(evidence), evidence.kernel
+    if evidence.verdict != Verdict.PANIC or not fault or not fault.access:
+        return ""
+    return next((f"The last fault was in {file}, at {kernel.name_at(fault.pc)}: "
+                 f"{kernel.disassemble(fault.pc, kernel.word(fault.pc))}" for file in files
+                 if any(lo <= fault.pc < hi for lo, hi in kernel.code_of(file))), "")
 
 
 def register_lost(evidence: Evidence) -> str:

@@ -10,7 +10,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from grading.checks import rubric
-from grading.checks.faults import earlier_defect
+from grading.checks.faults import earlier_defect, fault_in
 from grading.checks.rubric import Half, Rung
 from grading.checks.seen import too_little
 from grading.evidence.evidence import Evidence
@@ -195,10 +195,12 @@ def _judged(rung: Rung, evidence: Evidence, above: list[Result]) -> Finding | No
 
 
 def _ending(evidence: Evidence) -> str:
-    """A finding that says how the boot ended, and what was wrong before that: the code where it
-    ended may be right."""
-    before = earlier_defect(evidence) if evidence.verdict != Verdict.HARNESS else ""
-    return f"{evidence.ending()}. {before}" if before else evidence.ending()
+    """A finding that says how the boot ended, and what was wrong before that, as the code where it
+    ended may be right; otherwise, which instruction of the student's it was."""
+    if evidence.verdict == Verdict.HARNESS:
+        return evidence.ending()
+    more = earlier_defect(evidence) or fault_in(evidence, rubric.lab(evidence.lab).files)
+    return f"{evidence.ending()}. {more}" if more else evidence.ending()
 
 
 def _unmet(above: list[Result], evidence: Evidence, names: tuple[str, ...]) -> Finding | None:

@@ -89,6 +89,18 @@ class Faults(RecordedCalls):
                 self.assertEqual(faults.last(self.ended(arch, trap(cause, 8, 16, 24))),
                                  faults.Fault(access, 8, 16, 24))
 
+    def test_an_instruction_of_the_students(self) -> None:
+        file = rubric.lab(4).files[0]
+        for arch in ARCHES:
+            e = self.ended(arch, trap(next(iter(CAUSES[arch])), FUNCTIONS[0].start, seq=5))
+            e.verdict, e.why = Verdict.PANIC, "read from a NULL pointer"
+            for found, code in ((True, {file}), (False, {"kern/main.c"})):
+                with mock.patch.object(
+                        e.kernel, "code_of", lambda name, code=code:
+                        [(FUNCTIONS[0].start, FUNCTIONS[0].end)] if name in code else []):
+                    self.assertEqual(f"The last fault was in {file}, at {FUNCTIONS[0].name}"
+                                     in report._ending(e), found)
+
     def test_an_interrupt_is_none(self) -> None:
         for arch, later in (("riscv64", trap(1 << 63 | 5, 99, seq=2)),
                             ("arm64", trap(0x25 << 26, 99, seq=2, at=VECTOR + 0x280))):

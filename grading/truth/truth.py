@@ -247,8 +247,8 @@ def _named(kernel: Kernel) -> dict[int, str]:
 @cache
 def _always(kernel: Kernel) -> dict[int, str]:
     """The addresses that are always logged, with their names."""
-    found = {kernel.symbol(n): n for n in ("ftrace_batch_begin", GRACE, "panic", *BATCH_STEPS,
-                                           *ROOM)}
+    found = {kernel.symbol(n): n for n in ("ftrace_batch_begin", GRACE, "panic", "probe_site_add",
+                                           *BATCH_STEPS, *ROOM)}
     ends: tuple[str, ...] = ("ftrace_batch_end", "arch_sync_all", "unregister_ftrace_graph")
     if kernel.symbol(MODULES[0]):
         found |= {kernel.symbol(n): n for n in MODULES}

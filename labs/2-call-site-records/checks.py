@@ -153,9 +153,8 @@ def tool_sorts(evidence: Evidence) -> Finding | None:
     at = first_difference(want, got)
     rows = side_by_side([f"{o:#x}" for o in got], [f"{o:#x}" for o in want], at)
     return Finding(
-        f"recordmcount was given a file with {len(want)} call sites in random order. Its table "
-        f"must have them sorted: "
-        f"record {at} differs" + (f" ({complaint})" if complaint else ""), rows,
+        f"recordmcount was given a file with {len(want)} call sites in random order, on both "
+        f"sides of a multiple of 4 GiB. Its table must have them sorted: record {at} differs" + (f" ({complaint})" if complaint else ""), rows,
         ("written", "must be"), by_hand=recordmcount.by_hand(tool, file))
 
 
@@ -256,17 +255,23 @@ def _unanswered(evidence: Evidence, name: str, question: Record) -> Finding | No
     return None
 
 
+def _record(table: list[tuple[int, int]], address: int) -> str:
+    """What is at this address, the result of a lookup."""
+    known = [record for _, record in table]
+    if address not in known:
+        return f"{address:#x}, where no record is" if address else "NULL"
+    at, kernels = known.index(address), len(table) - LATER
+    named = f"record {at}" if at < kernels else f"record {at - kernels} of the last table"
+    return f"{named}, whose site is at {table[at][0]:#x}"
+
+
 def _wrong_answer(table: list[tuple[int, int]], name: str, question: Record, answer: Record,
                   mistake: str) -> Finding:
-    (start, _), found = _bounds(name, question), _right_answer(table, name, question)
-    at, asked = bisect_left(table, (start, 0)), _asked(name, question)
-    kernels = len(table) - LATER
-    record = f"record {at}" if at < kernels else f"record {at - kernels} of the last table"
-    gave = "NULL" if not answer.v[0] else "another record" if found else "a record"
+    found = _right_answer(table, name, question)
     return Finding(
-        f"{asked} returned {gave}, and must return " +
-        (f"{record}, whose site is at {table[at][0]:#x}"
-         if found else "NULL: there is no such record"), seq=question.seq, mistake=mistake)
+        f"{_asked(name, question)} returned {_record(table, answer.v[0])}, and must return " +
+        (_record(table, found) if found else "NULL: there is no such record"), seq=question.seq,
+        mistake=mistake)
 
 
 def _steps(evidence: Evidence, pairs: list[tuple[str, Record, Record]]) -> Finding | None:

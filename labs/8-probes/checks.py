@@ -995,6 +995,18 @@ def counts_atomically(evidence: Evidence) -> Finding | None:
     return None
 
 
+def out_of_flight(evidence: Evidence) -> Finding | None:
+    """Between the return of a call and its handler the count of calls in flight is changed."""
+    stores = [r for r, name in _changes(evidence) if name == "active"]
+    for said in probes.said(evidence.kernel, hits(evidence, "returns"), probes.RETURN):
+        returned = _last_return(evidence, said.seq)
+        if returned and all(r.vcpu != said.vcpu for r in between(stores, returned.seq, said.seq)):
+            return Finding("the handler of a kretprobe was called while its call still counted as "
+                           "in flight: the call has returned, so change `active` before",
+                           seq=said.seq)
+    return None
+
+
 # What is not allowed, in the order of enum refused; the error.
 REFUSED = (("a kretprobe without a handler",
             errno.EINVAL), ("a kretprobe without a function",
@@ -1097,6 +1109,18 @@ def all_at_once(evidence: Evidence) -> Finding | None:
                         f"while {ENABLE} ran, a thread called {new[r.thread]}, and after it "
                         f"{name}: all functions of a patch change at once",
                         seq=r.seq, mistake="patch-switched-piecewise")
+    return None
+
+
+def entries_whole(evidence: Evidence) -> Finding | None:
+    """An entry's patch is stored before another CPU can find the entry."""
+    for begin, end in _windows(evidence, ENABLE, hits(evidence, "patches")):
+        for added in between(evidence.truth.hits["probe_site_add"], begin.seq, end.seq):
+            # struct klp_func has the patch before the entry
+            if all(w.v[0] != added.v[1] - 8 for w in between(evidence.truth.writes, 0, added.seq)):
+                return Finding("probe_site_add was called with an entry whose f->patch was not "
+                               "stored yet: klp_call may find the entry on another CPU, and reads "
+                               "f->patch->enabled", seq=added.seq)
     return None
 
 
@@ -1304,9 +1328,9 @@ CHECKS = {
     "one CPU": lambda e: counted(e, ALL) or counted(e, GOING),
     "many CPUs": lambda e: counted(e, ALL) or counted(e, GOING) or came_and_went(e),
     "nested": nested,
-    "returns": all_of(returns, counts_atomically, refused_in("returns")),
-    "patched": all_of(nothing_left, patched, all_at_once, waited_for, in_progress,
-                      refused_in("patches")),
+    "returns": all_of(returns, counts_atomically, out_of_flight, refused_in("returns")),
+    "patched": all_of(nothing_left, patched, all_at_once, refused_in("patches"), entries_whole,
+                      waited_for, in_progress),
     "schedules": all_of(as_linked, words_stored, probes_under_schedules, patches_under_schedules),
 }
 

@@ -700,6 +700,18 @@ TEST_F(trampolines, a_site_that_calls_another_trampoline_is_refused)
 	EXPECT_NE(nullptr, strstr(fake_console, "refused to write"));
 }
 
+TEST_F(trampolines, one_that_no_record_says_is_called_is_not_followed)
+{
+	u32 call;
+	module->load();
+	ASSERT_EQ(0, insn_call(module->site(0), module->room + FTRACE_STUB_SIZE, HOOK_LINK, &call));
+	fake_scribble(module->site(0), call);
+	EXPECT_EQ(-ENODEV, register_ftrace_function(&a));
+	EXPECT_EQ(call, fake_word(module->site(0)));
+	EXPECT_EQ(nullptr, strstr(fake_console, "must lead to"))
+		<< "the trampoline is right, the word at the site is not\n" << fake_console;
+}
+
 TEST_F(trampolines, a_foreign_word_at_a_site_is_refused)
 {
 	module->load();
