@@ -88,8 +88,18 @@ def earlier_defect(evidence: Evidence) -> str:
     that is right."""
     wrong = (callback_arguments(evidence) if evidence.kernel.hook == "mcount" else
              handler_arguments(evidence) if evidence.lab in (5, 6) else None)
-    return astray(evidence) or register_lost(evidence) or (f"Before that, {wrong.why}" if wrong
-                                                           and wrong.seq is not None else "")
+    gone = gone_called(evidence) if evidence.lab in (5, 6) else ""
+    return (gone or astray(evidence) or register_lost(evidence) or
+            (f"Before that, {wrong.why}" if wrong and wrong.seq is not None else ""))
+
+
+def gone_called(evidence: Evidence) -> str:
+    """A sentence that says that ftrace_graph_gone called a gone handler that is NULL, or ''."""
+    fault = last(evidence)
+    lo, hi = evidence.kernel.extent("ftrace_graph_gone")
+    called = fault and fault.access == "execution" and not fault.pc and lo <= fault.link < hi
+    return ("A call was left whose user has no gone handler, and ftrace_graph_gone called "
+            "gonefunc, which is NULL" if called else "")
 
 
 def fault_in(evidence: Evidence, files: Collection[str]) -> str:

@@ -157,7 +157,10 @@ def _whole(evidence: Evidence, attempt: Try) -> Finding | None:
         return Finding("an interrupt came while frames_traced ran, and `top` did not point to its "
                        "shadow frame", mistake=mistake, seq=attempt.within.seq) if lost else None
     if _filled(attempt):
-        return None
+        return Finding("frames_traced was called, and its shadow frame was pushed at "
+                       f"{attempt.within.v[0]:#x}; `free` was {attempt.before.v[1]:#x} before the "
+                       "call, and a frame begins there", seq=attempt.within.seq) if (
+                           attempt.within.v[0] != attempt.before.v[1]) else None
     never = any(u.stage == "body" and u.within and u.within.v[0] != u.before.v[0] and not _filled(u)
                 for u in tries(evidence))
     return Finding(
@@ -184,9 +187,13 @@ def _restored(evidence: Evidence, found: list[Try], answer: int) -> Finding | No
     wrong = [t for t in asked if t.after.v[:3] != t.before.v[:3]]
     if not wrong:
         return None
-    always = answer == REFUSED and len(wrong) == len(asked)
-    mistake = "" if evidence.lab != 5 or answer == FULL else LEFT if always else ORDER
-    return Finding(STACK_DIFFERS[answer], mistake=mistake, seq=wrong[0].after.seq)
+    always = len(wrong) == len(asked)
+    mistake = "" if evidence.lab != 5 or always and answer != REFUSED else (LEFT if always else
+                                                                           ORDER)
+    was, now = wrong[0].before.v, wrong[0].after.v
+    at = next(n for n in range(3) if now[n] != was[n])
+    return Finding(f"{STACK_DIFFERS[answer]}: {('top', 'free', 'depth')[at]} was {was[at]:#x}, and "
+                   f"is {now[at]:#x}", mistake=mistake, seq=wrong[0].after.seq)
 
 
 def position(attempt: Try) -> tuple[str, int]:

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 from grading.checks.align import NEVER
-from grading.evidence.evidence import Evidence, between, once
+from grading.evidence.evidence import Evidence, between, during, once
 from grading.evidence.finding import Finding
 from grading.machine.observer import Kind, Record
 from grading.truth.truth import Call, GRACE, ordered_code
@@ -300,6 +300,21 @@ def user_in_time(evidence: Evidence) -> Finding | None:
                                               "the observer recorded stores to graph_user")
 
 
+def user_read_once(evidence: Evidence) -> Finding | None:
+    """Lab 5: the entry of a call reads graph_user once. In a second read it may be NULL."""
+    place, calls, seen = evidence.kernel.symbol("graph_user"), _calls_of(evidence), set[int]()
+    for phase in evidence.on():
+        for r in during(phase, evidence.truth.writes):
+            if r.kind != Kind.READ or r.v[0] != place:
+                continue
+            call = _entered(calls.get(r.context, []), r.seq)
+            if call and call.seq in seen:
+                return Finding(f"{call.name} was called, and at its entry graph_user was read "
+                               "twice: it may be NULL the second time", seq=r.seq)
+            seen |= {call.seq} if call else set()
+    return None if seen else Finding("graph_user was not read at the entry of any call")
+
+
 # ---- lab 6: many users
 # --------------------------------------------------------------------------------
 
@@ -469,11 +484,11 @@ def _calls_of(evidence: Evidence) -> dict[tuple[int, int, int], list[Call]]:
     return found
 
 
-def _enters(calls: list[Call], seq: int) -> bool:
-    """Is the last call before this record at its call site still?"""
+def _entered(calls: list[Call], seq: int) -> Call | None:
+    """The last call before this record, if it is at its call site still."""
     at = bisect_left(calls, seq, key=lambda call: call.seq) - 1
     landed = calls[at].landed if at >= 0 else None
-    return at >= 0 and (not landed or landed.seq > seq)
+    return calls[at] if at >= 0 and (not landed or landed.seq > seq) else None
 
 
 def stamp_first(evidence: Evidence) -> Finding | None:
@@ -483,7 +498,7 @@ def stamp_first(evidence: Evidence) -> Finding | None:
     stamps: dict[tuple[int, int, int], Record] = {}
     seen = 0
     for r in (r for r in evidence.truth.writes if r.kind == Kind.READ):
-        if r.v[0] == users.stamp and _enters(calls.get(r.context, []), r.seq):
+        if r.v[0] == users.stamp and _entered(calls.get(r.context, []), r.seq):
             stamps[r.context] = r
         elif r.context in stamps and (r.v[0] == users.slots or inside(r, users.array)):
             seen += 1

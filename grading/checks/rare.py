@@ -84,8 +84,9 @@ def _bad_since(evidence: Evidence) -> int:
 def _told(evidence: Evidence) -> list[tuple[str, str, int]]:
     """The runs of handlers: the handler, the traced function, the record number."""
     handlers = {evidence.kernel.symbol(name): name for name in HANDLERS}
-    return [(handlers[r.addr], site.function.name, r.seq) for r in evidence.truth.rare
-            if r.addr in handlers and (site := evidence.kernel.site_at.get(r.more[8]))]
+    sites, name_at = evidence.kernel.site_at, evidence.kernel.name_at
+    return [(handlers[r.addr], site.function.name if (site := sites.get(r.more[8])) else
+             name_at(r.more[8]), r.seq) for r in evidence.truth.rare if r.addr in handlers]
 
 
 def own_calls(evidence: Evidence) -> Finding | None:
@@ -160,7 +161,7 @@ def walks(evidence: Evidence) -> Finding | None:
                 f"and {who} walked the stack{' by its frame records' if by == LINK else ''}. "
                 f"The walk must show {gate}, {'rare_outer ' if by == LINK else ''}and "
                 f"{patched or 'that caller'}; it showed {seen}", seq=walk[0].seq)
-    return (_assembly_between(evidence, found)
+    return (_assembly_between(evidence, found) or _record_of_return(evidence, found[2])
             if evidence.kernel.symbol("ftrace_graph_caller") else None)
 
 
@@ -176,6 +177,15 @@ def _assembly_between(evidence: Evidence, found: list[list[Record]]) -> Finding 
     return Finding(f"rare_outer was called, and ftrace_caller called {callers[1]} for both "
                    "tracers of it. A stack walk by the frame records from the entry handler of "
                    f"function_graph's user found {callers[0]} in its place", seq=found[0][0].seq)
+
+
+def _record_of_return(evidence: Evidence, walk: list[Record]) -> Finding | None:
+    """Lab 5: the frame pointer leads to the frame record that return_to_handler makes."""
+    if any(r.v[LINK] == evidence.kernel.symbol("return_to_handler") for r in walk):
+        return None
+    return Finding("rare_outer returned to return_to_handler. A stack walk by the frame records "
+                   "from the return handler of a user did not find the record that "
+                   "return_to_handler makes, with its own address in it", seq=walk[0].seq)
 
 
 def left(evidence: Evidence) -> Finding | None:
@@ -256,6 +266,40 @@ def _all_told(evidence: Evidence) -> Finding | None:
                            f"handler {n} of the user must be {want[0]} for {want[1]}, and was "
                            f"{f'{handler} for {of}' if handler else 'none'}",
                            mistake=NOT_GONE if "rare_gone" in (want[0], handler) else "", seq=seq)
+    return None
+
+
+def handed(evidence: Evidence) -> Finding | None:
+    """Each handler is given the function, the depth and the time of its call, and a return handler
+    the number of calls that were left."""
+    begun = {r.seq: r for r in evidence.truth.hits["shadow_users_begin"]}
+    handlers = {evidence.kernel.symbol(name): name for name in HANDLERS}
+    known = {r.seq: r for r in evidence.truth.rare if r.addr in handlers}
+    entries, lost = list[tuple[int, int]](), 0  # of the calls in flight: the function, the time
+    for seq, r in sorted((begun | known).items()):
+        if seq in begun:
+            entries, lost = [], 0
+            continue
+        handler, func = handlers[r.addr], r.more[8]
+        depth, time = (r.more[10:12] if handler == "rare_return" else r.more[9:11])
+        if handler == "rare_entry":
+            entries.append((func, time))
+        if not entries:
+            return Finding(f"{handler}, a handler of a user, was called for "
+                           f"{evidence.kernel.name_at(func)}, and none of its calls was in "
+                           "progress", seq=seq)
+        given = {"func": func, "calltime": time, "depth": depth & 0xFFFFFFFF,
+                 "overrun": depth >> 32}
+        want = {"func": entries[-1][0], "calltime": entries[-1][1], "depth": len(entries) - 1}
+        want |= {"overrun": lost} if handler == "rare_return" else {}
+        wrong = next((name for name in want if given[name] != want[name]), None)
+        if wrong:
+            return Finding(f"{handler}, a handler of a user, was called for "
+                           f"{evidence.kernel.name_at(func)} with the {wrong} "
+                           f"{given[wrong]:#x}, and must be called with {want[wrong]:#x}", seq=seq)
+        if handler != "rare_entry":
+            entries.pop()
+            lost += handler == "rare_gone"
     return None
 
 

@@ -294,6 +294,25 @@ class Swept(unittest.TestCase):
         e.truth.rare = [r for r in e.truth.rare if r.addr != e.kernel.symbol("rare_gone")]
         self.sees(rare.left, e, "handler 5 of the user must be rare_gone for rare_e")
 
+    def test_a_handler_that_is_given_something_else(self) -> None:
+        for name, n, word, words in (("rare_entry", 1, 9, "with the depth"),
+                                     ("rare_entry", 1, 10, "with the calltime"),
+                                     ("rare_gone", 0, 8, "with the func"),
+                                     ("rare_return", -1, 10, "with the depth"),
+                                     ("rare_return", -1, 11, "with the calltime")):
+            e = self.forged()
+            given = self.rare(e, name)[n]
+            more = list(given.more)
+            more[word] += 1
+            self.put_rare(e, given, more=tuple(more))
+            self.sees(rare.handed, e, words)
+        e = self.forged()
+        given = self.rare(e, "rare_return")[-1]
+        more = list(given.more)
+        more[10] += 1 << 32
+        self.put_rare(e, given, more=tuple(more))
+        self.sees(rare.handed, e, "with the overrun 0x3, and must be called with 0x2")
+
     def test_a_return_past_frames_that_goes_astray(self) -> None:
         for place in ("rare_home_f", "rare_home_c", "rare_home_a"):
             e = self.forged()

@@ -28,9 +28,11 @@ HOMES = ("entry_back", "entry_elsewhere", "entry_through", "frames_lost")
 FRAMES = {"frames_call": 0, "frames_stack": 8}
 # of kern/apps/rare.c; the number of words to log
 RARE = {
-    "rare_entry": 1, "rare_return": 1, "rare_gone": 1, "rare_walk": 0, "rare_refused": 0,
+    "rare_entry": 3, "rare_return": 5, "rare_gone": 3, "rare_walk": 0, "rare_refused": 0,
     "rare_data": 0, "rare_room": 0, "rare_answer": 0, "rare_stack": 0, "rare_left": 0
 }
+# Lab 5: ftrace_graph_stub goes on after its call of ftrace_graph_caller.
+STUB_GOES_ON = "after ftrace_graph_call"
 RARE_PLACES = ("ftrace_graph_stop", "rare_home_f", "rare_home_c", "rare_home_a", "rare_lost")
 AT_ENTRY, AT_RETURN, OF_PARENT = range(3)
 HANDS = ("hand_entry", "hand_return")  # the handlers of a user that fgraph_op registered
@@ -58,7 +60,7 @@ ORDERED_CODE = ((("kern/ftrace/graph/fgraph_one.c", "kern/ftrace/graph/fgraph.c"
                 (("kern/ftrace/core/patch.c",), ()),
                 (("kern/ftrace/riscv64/mcount.S", "kern/ftrace/arm64/mcount.S"), ()))
 # Variables that events load while another CPU may store into them.
-ORDERED_DATA = {"ftrace_trace_function": 8, "fgraph_stamp": 8, "fgraph_slots": 8,
+ORDERED_DATA = {"ftrace_trace_function": 8, "graph_user": 8, "fgraph_stamp": 8, "fgraph_slots": 8,
                 "fgraph_array": 128, "ftrace_graph_dead": 1}
 # The assembly that is handed in, which may be interrupted between any two instructions: how many
 # frames a call has on the stack there. A frame has at most MOST_FRAME bytes; the handouts say so.
@@ -240,6 +242,8 @@ def _named(kernel: Kernel) -> dict[int, str]:
     """The addresses that are logged only while the harness records, with their names."""
     found = {kernel.symbol(n): n for n in ("ftrace_stub", returns.HANDLER, PATTERN_CALL,
                                            PATTERN_BACK, TRAMPOLINE_WORDS, *RARE_PLACES)}
+    if graph_call := kernel.symbol("ftrace_graph_call"):
+        found[graph_call + 4] = STUB_GOES_ON
     return {a: n for a, n in {**found, **dict.fromkeys(stubs(kernel), "trampoline"),
                               **_questions(kernel)}.items() if a}
 

@@ -7,8 +7,9 @@
  * 3. A user reserves entry data of all sizes, until the shadow stack is full; two users share one
  *    filter (lab 6).
  * 4. A registration is refused.
- * 5. Functions are left without a return, as by longjmp(), and a function returns with
- *    an sp that belongs to no frame. Graph tracing is off for good after that.
+ * 5. Functions are left without a return, as by longjmp(), until the shadow stack is full.
+ * 6. The same, and a function returns with an sp that belongs to no frame. Graph tracing is off
+ *    for good after that.
  *
  * `rare leave` does another thing alone: two CPUs unregister one user (lab 6).
  *
@@ -428,18 +429,21 @@ static int registered_twice(void)
 	return err;
 }
 
-/* ---- 5. ---- */
+/* ---- 5. and 6. ---- */
 
 /*
+ * rare_leave calls rare_away, which continues there without a return.
+ *
  * rare_a calls rare_b, and so on to rare_e. Then
  *	rare_e continues in rare_c, so rare_e and rare_d never return. rare_c returns to
  *	rare_home_c;
  *	rare_b calls rare_f, which returns to rare_home_f with an sp that belongs to no frame;
+ *	rare_b calls rare_g, which returns;
  *	rare_b continues in rare_a, so rare_b never returns. rare_a returns to rare_home_a.
  * A return to any other place ends at rare_lost. The return values are 3, 6 and 1.
  */
 unsigned long rare_sp[3] __used; /* of rare_chain, rare_a and rare_c */
-void rare_chain(void), rare_look(void);
+void rare_leave(void), rare_chain(void), rare_look(void);
 
 /* KEEP and BACK: sp to and from rare_sp[n]. OFF: change sp to a value that no frame has. */
 #ifdef __riscv
@@ -460,6 +464,15 @@ void rare_chain(void), rare_look(void);
 
 __asm__(
 "	.text\n	.balign 8\n"
+"	.type rare_leave, %function\nrare_leave:\n"
+ENTER
+CALL "rare_away\n"
+"rare_landed:\n"
+LEAVE
+END("rare_leave")
+TRACED("rare_away")
+JUMP "rare_landed\n"
+END("rare_away")
 "	.type rare_chain, %function\nrare_chain:\n"
 ENTER KEEP("0")
 CALL "rare_a\n"
@@ -483,6 +496,7 @@ CALL "rare_look\n"
 CALL "rare_f\n"
 "rare_home_f:\n"
 CALL "rare_look\n"
+CALL "rare_g\n"
 JUMP "rare_on_a\n"
 END("rare_b")
 TRACED("rare_c")
@@ -505,6 +519,9 @@ TRACED("rare_f")
 VALUE("6") OFF
 "	ret\n"
 END("rare_f")
+TRACED("rare_g")
+"	ret\n"
+END("rare_g")
 TRACED("rare_jump")
 JUMP "rare_outer\n"
 END("rare_jump"));
@@ -522,18 +539,48 @@ notrace void rare_look(void)
 	rare_stack(s->top, s->free, s->depth);
 }
 
-/* The shadow stack is restored afterwards, so that errors here affect no other code. */
-static notrace void left_without_return(void)
+/*
+ * @leaves leaves functions without a return. The shadow stack is restored afterwards, so that
+ * errors here affect no other code.
+ */
+static notrace void restored_after(void (*leaves)(void))
 {
 	struct shadow_stack *s = shadow_of(current);
 	struct shadow_frame *top = s->top;
 	unsigned long *free = s->free, depth = s->depth;
 
-	rare_look();
-	rare_chain();
+	leaves();
 	s->top = top;
 	s->free = free;
 	s->depth = depth;
+}
+
+static notrace void leave_many(void)
+{
+	for (unsigned i = 0; i <= SHADOW_SIZE / sizeof(struct shadow_frame); i++)
+		rare_leave();
+}
+
+/* A call drops the frames of the calls before it. Without a gone handler it does so, too. */
+static int left_until_it_is_full(void)
+{
+	int err = begin(rare_entry, rare_return, "rare_away");
+
+	if (!err)
+		restored_after(leave_many);
+	end();
+	err = err ?: begin(say_yes, rare_return, "rare_away");
+	user.gonefunc = NULL;
+	if (!err)
+		restored_after(leave_many);
+	end();
+	return err;
+}
+
+static notrace void leave_the_chain(void)
+{
+	rare_look();
+	rare_chain();
 }
 
 static int leave(void)
@@ -541,7 +588,7 @@ static int leave(void)
 	int err = begin(rare_entry, rare_return, "rare_?");
 
 	if (!err)
-		left_without_return();
+		restored_after(leave_the_chain);
 	end();
 	if (!err) {
 		rare_refused(AFTER_THE_END, begin(rare_entry, rare_return, "rare_outer"), NULL);
@@ -568,7 +615,7 @@ int main(int argc, char **argv)
 	err = err ?: walk_without_a_stack() ?: data_of_all_sizes();
 	err = err ?: all_there_is_room_for() ?: filter_of_two();
 #endif
-	err = err ?: no_stub_left() ?: registered_twice() ?: leave();
+	err = err ?: no_stub_left() ?: registered_twice() ?: left_until_it_is_full() ?: leave();
 	mutex_unlock(&alone);
 	return err ? complain(argv[0], "register_ftrace_graph", -err) : 0;
 }

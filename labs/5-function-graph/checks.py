@@ -19,12 +19,13 @@ from grading.checks.graph_checks import (RESULT, STACK, at_rest, comes_home, dep
                                          registers_given_back, something_returned, three_agree,
                                          through_handler, values)
 from grading.checks.integrity import as_linked, words_stored
-from grading.checks.order import stacks_in_time, user_in_time
-from grading.checks.rare import left, own_calls, refused, walks
+from grading.checks.order import stacks_in_time, user_in_time, user_read_once
+from grading.checks.rare import handed, left, own_calls, refused, walks
 from grading.checks.registers import found_as_left
 from grading.checks.schedule_checks import PLAYED, TRACER, returns_under_schedules
 from grading.session.graph_session import BEFORE, GraphSession
 from grading.stimulus.schedules import Change
+from grading.truth.truth import STUB_GOES_ON
 from grading.checks.seen import (ANYTHING_RETURNED, BETWEEN, FRAMES_OUT, INTERRUPTED, POWERED_OFF,
                                  TEXT_AT_BOOT, TEXT_AT_END, arguments, batches, called,
                                  graph_printed, handlers_given, ran, registers, returned,
@@ -105,6 +106,34 @@ def later_user(evidence: Evidence) -> Finding | None:
     return None
 
 
+def stub_goes_on(evidence: Evidence) -> Finding | None:
+    """After a traced call's entry, ftrace_graph_stub goes on after its call."""
+    went = evidence.truth.hits[STUB_GOES_ON]
+    for call in evidence.truth.calls:
+        context = call.thread, call.level, call.trap
+        if call.callbacks and call.landed and not any(
+                r.context == context for r in between(went, call.seq, call.landed.seq)):
+            return Finding(f"{call.name} was traced, and ftrace_graph_caller did not return to "
+                           "ftrace_graph_stub: the instruction after ftrace_graph_call was not "
+                           "executed", seq=call.seq)
+    return None
+
+
+def predicted(evidence: Evidence) -> Finding | None:
+    """return_to_handler ends in a jump that leaves the return-address predictor alone, and
+    ftrace_graph_caller in a return."""
+    kernel = evidence.kernel
+    for name, why in (("return_to_handler", "is a return, and takes another call's entry from the "
+                       "return-address predictor: the traced function's own return has taken the "
+                       "entry of its call"),
+                      ("ftrace_graph_caller", "is not a return, and leaves the entry of "
+                       "ftrace_graph_call in the return-address predictor")):
+        for at in kernel.exits(name):
+            if kernel.isa.returns(kernel.word(at)) == (name == "return_to_handler"):
+                return Finding(f"{kernel.name_at(at)} ({kernel.disassemble(at)}) {why}")
+    return None
+
+
 def graph_call_refused(evidence: Evidence) -> Finding | None:
     """With several CPUs ftrace_graph_call gets another word. A user is refused then, once, and the
     word is left alone."""
@@ -174,15 +203,15 @@ CHECKS = {
         all_of(right_arguments, right_result, registers_given_back, found_as_left,
                handler_arguments), _result),
     "handler": named(all_of(through_handler, link_replaced, patched_if_wanted, own_calls, refused,
-                            later_user), entries_end),
-    "home": named(all_of(comes_home, left, walks, frames_kept, whole), _passed, _entered,
+                            later_user, stub_goes_on, predicted), entries_end),
+    "home": named(all_of(comes_home, frames_kept, left, walks, whole), _passed, _entered,
                   of_kind(Defect.WENT_ELSEWHERE, "return-to-wrong-place")),
     "one CPU": named(three_agree, entries_end, depth),
     "many CPUs": named(three_agree, entries_end, depth),
-    "values": named(all_of(values, durations),
+    "values": named(all_of(values, durations, handed),
                     of_kind(Defect.WRONG_DURATION, "duration-not-measured")),
     "frames out": frames_out,
-    "synchronised": all_of(synchronised, user_in_time, stacks_in_time),
+    "synchronised": all_of(synchronised, user_in_time, stacks_in_time, user_read_once),
     "schedules": all_of(as_linked, words_stored, returns_under_schedules),
 }
 

@@ -171,6 +171,10 @@ class Arm64Isa:
         jump = self.jump(address, word)
         return jump is not None and jump[1] == 0 and not lo <= jump[0] < hi
 
+    def returns(self, word: int) -> bool:
+        """Is it a return: a jump that takes an entry from the return-address predictor?"""
+        return word & 0xFFFFFC1F == 0xD65F0000
+
     def depends_on_pc(self, word: int) -> bool:
         return (word & 0x1F000000 == 0x10000000 or word & 0x7C000000 in (0x14000000, 0x34000000)
                 or word & 0xFF000000 == 0x54000000 or word & 0xFE000000 == 0xD6000000)

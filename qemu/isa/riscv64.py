@@ -246,6 +246,10 @@ class Riscv64Isa:
         jump = self.jump(address, word)
         return jump is not None and jump[1] == 0 and not lo <= jump[0] < hi
 
+    def returns(self, word: int) -> bool:
+        """Is it a return: a jump that takes an entry from the return-address predictor?"""
+        return word & 0xFFF == 0x067 and word >> 15 & 31 in (1, 5)
+
     def depends_on_pc(self, word: int) -> bool:
         """Is it a branch, a jump, a return, or an instruction that adds to pc? Any other does the
         same in a slot."""

@@ -519,6 +519,28 @@ TEST_F(graph, a_thread_and_its_next_user_have_a_word_that_starts_at_zero)
 	EXPECT_EQ(0u, *fgraph_get_task_var(&user));
 }
 
+TEST_F(graph, every_store_to_a_shadow_stack_has_a_hook_before_and_after_it)
+{
+	unsigned long seen[SHADOW_SIZE / 8];
+	unsigned hooks = 0;
+	auto look = [&] {
+		unsigned changed = 0;
+
+		for (unsigned i = 0; i < SHADOW_SIZE / 8; i++)
+			changed += seen[i] != ((unsigned long *)&stack)[i];
+		EXPECT_LE(changed, hooks++ % 2) << "a store without shadow_store()";
+		memcpy(seen, &stack, sizeof(seen));
+	};
+
+	ASSERT_EQ(0, register_ftrace_graph(&user));
+	memcpy(seen, &stack, sizeof(seen));
+	at_store = look;
+	call(3, 0, [] { call(4, 1); });
+	at_store = nullptr;
+	look();
+	EXPECT_GT(hooks, 40u);
+}
+
 /*
  * Interrupts at every store of two nested calls, and at every pair of stores.
  * Each interrupt finds the shadow stack consistent and leaves it as it was, and
