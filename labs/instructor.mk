@@ -48,7 +48,7 @@ test-labs: $(setup) ## [LAB=n] [ARCH=..] [SEED=n]: solutions, starts and wrong s
 ## took
 	@$(PYTHON) -m grading.selftest.wrong $(chosen) $(part)
 	$(if $(SEED),,@$(PYTHON) -m grading.selftest.wrong $(chosen) --seeds 10 $(seeded))
-	$(if $(LAB)$(ARCH),,@$(PYTHON) -m grading.selftest.handed_out $(part))
+	$(if $(LAB)$(ARCH),,@$(PYTHON) -m grading.tests.handed_out $(part))
 
 test-attacks: $(setup) ## [LAB=n] [ARCH=..] [SEED=n]: attacks on the grade get what they must;
 ## SEED: what .ci/run took

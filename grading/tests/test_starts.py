@@ -7,8 +7,8 @@ import re
 import unittest
 
 from grading.checks import rubric
-from grading.selftest import handed_out
-from grading.selftest.handed_out import SEED_WORDS
+from grading.tests import handed_out
+from grading.tests.handed_out import SEED_WORDS
 from labs import handout
 from qemu.machine import ROOT
 
@@ -78,7 +78,7 @@ class Handout(handed_out.HandedOutTree):
         for name in files:
             self.assertNotRegex(
                 name, r"/wrong/|/equivalent$|"
-                r"^grading/(attacks/|tests/|selftest/(edits|wrong|muta|class_of|handed_out))|"
+                r"^grading/(attacks/|tests/|selftest/(edits|wrong|muta|class_of))|"
                 r"instructor\.mk|handout\.py|(trace_graph_direct|fgraph_one_walk)\.c|"
                 r"\b(add|instructors|platforms|what-the-grade-sees)\.md|^\.ci/run")
         for name in handout.CONTENTS:

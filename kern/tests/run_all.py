@@ -133,9 +133,9 @@ def rows(which: str, jobs: int) -> list[list[Suite]]:
     wrong = [*units.pop("grading/tests/test_loop"), *units.pop("grading/tests/test_signals")]
     if which == "ci":
         wrong += [(f"a part of {name}",
-                   [PYTHON, "-m", f"grading.selftest.{module}", "--part", *seed()])
-                  for name, module in (("the wrong solutions", "wrong"),
-                                       ("the tests of the handed-out tree", "handed_out"))]
+                   [PYTHON, "-m", f"grading.{module}", "--part", *seed()])
+                  for name, module in (("the wrong solutions", "selftest.wrong"),
+                                       ("the tests of the handed-out tree", "tests.handed_out"))]
     in_build = [
         *units.pop("docs/book/tests/test_transcripts"),
         ("bench", [PYTHON, "kern/ftrace/tests/bench.py", "--quick"])

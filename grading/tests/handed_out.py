@@ -145,7 +145,7 @@ class HandedOut(HandedOutTree):
 
 def main() -> bool:
     """All tests, or the one that the seed chooses. Return: do they pass?"""
-    parser = argparse.ArgumentParser(prog="grading.selftest.handed_out", description=__doc__)
+    parser = argparse.ArgumentParser(prog="grading.tests.handed_out", description=__doc__)
     parser.add_argument("--part", action="store_true", help="one test")
     parser.add_argument("--seed", type=int, default=wrong.seed_of_files(),
                         help="which one; default: the commit's")
