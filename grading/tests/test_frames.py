@@ -14,7 +14,7 @@ from grading.checks.checks import Check
 from grading.checks.frames import NO_STACK, REFUSED, WANTED, Try
 from grading.elf.elf import Kernel
 from grading.evidence.evidence import Evidence
-from grading.machine.observer import Record
+from grading.machine.observer import Kind, Record
 from grading.tests.mutants import SEED, build
 from grading.truth.returns import Span
 from grading.verdict import Verdict
@@ -240,7 +240,8 @@ class Swept(unittest.TestCase):
 
     def test_a_registration_that_is_not_refused(self) -> None:
         for n, words in enumerate(
-            ("-ENOSPC, and returned 0", "-EBUSY, and returned 0", "-ENODEV, and returned 0")):
+            ("-ENOSPC, and returned 0", "-EBUSY, and returned 0", "-ENODEV, and returned 0",
+             "-ENODEV, and returned 0")):
             e = self.forged()
             self.word(e, self.rare(e, "rare_refused")[n], 1, 0)
             self.sees(rare.refused, e, words)
@@ -309,6 +310,24 @@ class Swept(unittest.TestCase):
             self.put_rare(e, stack, v=tuple(v))
             self.sees(rare.left, e, "the frames above its own are popped too")
 
+    def test_calls_that_were_left_and_not_counted(self) -> None:
+        for n in (1, 2, 3):
+            e = self.forged()
+            stack = self.rare(e, "rare_stack")[n]
+            self.word(e, stack, 3, stack.v[3] - 1)
+            self.sees(rare.left, e, "each of them must be counted")
+
+    def test_gone_handlers_of_users_that_said_no(self) -> None:
+        e = self.forged()
+        e.truth.rare = sorted([*e.truth.rare, self.rare(e, "rare_gone")[0]], key=lambda r: r.seq)
+        self.sees(rare.left, e, "rare_e was left without a return, and 3 gone handlers")
+
+    def test_gone_handlers_in_the_order_of_the_entry_handlers(self) -> None:
+        e = self.forged()
+        gone = self.rare(e, "rare_gone")
+        self.word(e, gone[0], 1, gone[1].v[1])
+        self.sees(rare.left, e, "must run in the reverse order")
+
     def test_a_handler_after_the_end(self) -> None:
         for name in ("rare_entry", "rare_return"):
             e = self.forged()
@@ -346,6 +365,23 @@ class Swept(unittest.TestCase):
             *e.truth.writes, left.writes[-1]._replace(v=(e.kernel.symbol("fgraph_slots"), 3, 0, 0))
         ])
         self.sees(order.users_in_time, e, "fgraph_slots is 3. The last slot in use is 15")
+
+    def test_a_slot_that_is_read_twice(self) -> None:
+        e = self.forged()
+        lo, hi = e.kernel.extent("fgraph_array")
+        calls = order._calls_of(e)
+        for r in e.truth.writes:
+            call = order._enters(calls.get(r.context, []), r.seq)
+            if r.kind == Kind.READ and lo <= r.v[0] < hi and call and call.landed:
+                break
+        e.truth.writes = sorted([*e.truth.writes, r])
+        self.sees(order.stamp_first, e, "read one slot twice")
+
+    def test_stacks_that_are_begun_for_the_second_user_too(self) -> None:
+        e = self.forged()
+        begins = e.truth.hits["shadow_users_begin"]
+        e.truth.hits = e.truth.hits | {"shadow_users_begin": [begins[0], *begins]}
+        self.sees(order.stacks_in_time, e, "while an earlier one was registered")
 
     def test_a_register_that_a_return_loses(self) -> None:
         for number, name in ((10, "a0"), (11, "a1"), (2, "sp"), (8, "s0"), (27, "s11"), (4, "tp")):
