@@ -236,19 +236,26 @@ def _site_stores(evidence: Evidence, step: Step) -> list[Record]:
 
 
 def stacks_in_time(evidence: Evidence) -> Finding | None:
-    """Threads get shadow stacks before the first user's sites are written. The stacks are freed a
-    grace period after the last user's are nops."""
-    begun = ended = 0
+    """Threads get shadow stacks before the first user's sites are written, and not again for later
+    users. The stacks are freed a grace period after the last user's are nops."""
+    begun, ended, hits = 0, 0, evidence.truth.hits
+    on = sorted([(r.seq, name) for name in ("shadow_users_begin", "shadow_users_end")
+                 for r in hits[name]])
+    for (_, name), (seq, then) in pairwise(on):
+        if name == then == "shadow_users_begin":
+            return Finding("shadow_users_begin was called for a user while an earlier one was "
+                           "registered: if there is no memory then, it takes the stacks of all "
+                           "threads", seq=seq)
     for step in steps(evidence):
         sites = _site_stores(evidence, step)
-        for begin in between(evidence.truth.hits["shadow_users_begin"], step.first,
+        for begin in between(hits["shadow_users_begin"], step.first,
                              step.last) if sites else ():
             begun += 1
             if sites[0].seq < begin.seq:
                 return Finding(f"'{step.line}' wrote call sites, and called shadow_users_begin "
                                "afterwards: the first traced calls find no shadow stack",
                                seq=begin.seq)
-        for end in between(evidence.truth.hits["shadow_users_end"], step.first,
+        for end in between(hits["shadow_users_end"], step.first,
                            step.last) if sites else ():
             ended += 1
             if sites[-1].seq > end.seq or not waits(evidence, sites[-1].seq, end.seq):
@@ -384,7 +391,7 @@ def _slots_fit(evidence: Evidence, users: Users) -> Finding | None:
 
 
 def _stamped(evidence: Evidence, step: Step, slot: Record, users: Users) -> Finding | None:
-    """The slot and fgraph_slots are stored before the stamp."""
+    """The slot and fgraph_slots are stored before the stamp, and a grace period passes after it."""
     stamps = [r for r in step.writes if r.v[0] == users.stamp]
     if not stamps or stamps[0].seq < slot.seq:
         return Finding(f"'{step.line}' stored a user into its slot, and did not store fgraph_stamp "
@@ -398,6 +405,10 @@ def _stamped(evidence: Evidence, step: Step, slot: Record, users: Users) -> Find
     if not published(evidence, stamps[0], rest[-1].seq):
         return Finding(f"'{step.line}' stored a user into its slot, then the stamp, without an "
                        "smp_wmb() between", seq=stamps[0].seq)
+    if not waits(evidence, stamps[-1].seq, step.last):
+        return Finding(f"'{step.line}' registered a user, and did not call {GRACE} after the store "
+                       "of the stamp: the command ended before every CPU had seen the user",
+                       seq=stamps[-1].seq)
     return None
 
 
@@ -492,13 +503,20 @@ def _entered(calls: list[Call], seq: int) -> Call | None:
 
 
 def stamp_first(evidence: Evidence) -> Finding | None:
-    """ftrace_graph_func reads the stamp, then the slots, with a barrier between. It runs between a
-    call site and the instruction after it."""
+    """ftrace_graph_func reads the stamp, then each slot once, with a barrier between. It runs
+    between a call site and the instruction after it."""
     users, calls = _users(evidence), _calls_of(evidence)
     stamps: dict[tuple[int, int, int], Record] = {}
+    read: dict[tuple[Call, int], Record] = {}  # by call and slot
     seen = 0
     for r in (r for r in evidence.truth.writes if r.kind == Kind.READ):
-        if r.v[0] == users.stamp and _entered(calls.get(r.context, []), r.seq):
+        call = _entered(calls.get(r.context, []), r.seq)
+        if call and call.landed and inside(r, users.array):
+            if (call, r.v[0]) in read:
+                return Finding("call_entries read one slot twice: between the two, another CPU may "
+                               "store another user there, whose birth was not compared", seq=r.seq)
+            read[call, r.v[0]] = r
+        if r.v[0] == users.stamp and call:
             stamps[r.context] = r
         elif r.context in stamps and (r.v[0] == users.slots or inside(r, users.array)):
             seen += 1

@@ -34,8 +34,11 @@ HANDLERS = ("rare_entry", "rare_return", "rare_gone")
 RETURNS = (("rare_c", "rare_home_c", 3, 2, "rare_e", "rare_c"),
            ("rare_f", "rare_home_f", 6, 2, "rare_f", ""), ("rare_a", "rare_home_a", 1, 0, "rare_b",
                                                            "rare_a"))
+# The functions that are left before each return: each is counted in `overrun`.
+GONE = (2, 0, 1)
 # The handlers that run until graph tracing ends. rare_d and rare_e are left; nobody is told of
-# rare_b, which is left after the end.
+# rare_b, which is left after the end. In lab 6 another user, which is registered before this one,
+# has the same gone handler.
 TOLD = (*(("rare_entry", name) for name in CHAIN[:-1]), ("rare_gone", "rare_e"),
         ("rare_gone", "rare_d"), ("rare_return", "rare_c"), ("rare_entry", "rare_f"))
 # programs whose calls the checks need, and the least number of each
@@ -58,7 +61,9 @@ WALKS = (("the entry handler of a user", "ftrace_caller", LINK, "", "rare_outer"
 ANSWERS = (
     "ftrace_graph_ret_addr for a thread without a shadow stack, and the address return_to_handler",
     "ftrace_graph_ret_addr for a thread without a shadow stack, and another address",
-    "fgraph_retrieve_parent_data for a frame further out than the outermost")
+    "fgraph_retrieve_parent_data for a frame further out than the outermost",
+    "ftrace_graph_ret_addr for an fp that the newest frame has, and an older one too",
+    "ftrace_graph_ret_addr for an fp that no frame has, and the address return_to_handler")
 PANICS = {"ftrace_graph_ret_addr": "walk-without-a-stack",
           "fgraph_retrieve_parent_data": "beyond-the-outermost"}
 # The registrations that are not allowed, by number: the error, what was tried, and the mistake's
@@ -66,7 +71,8 @@ PANICS = {"ftrace_graph_ret_addr": "walk-without-a-stack",
 REFUSED = ((errno.ENOSPC, "a user was to be registered while ops had all stubs",
             ""), (errno.EBUSY, "a registered user was to be registered again", ""),
            (errno.ENODEV, "a user was to be registered after a bad frame had ended graph tracing",
-            AFTER_THE_END))
+            AFTER_THE_END),
+           (errno.ENODEV, "a user was to be registered after ftrace_disabled was set", ""))
 
 
 @once
@@ -235,9 +241,15 @@ def left(evidence: Evidence) -> Finding | None:
 def _popped(evidence: Evidence) -> Finding | None:
     """Each such return also pops the frames above its own."""
     stacks = [r for r in evidence.truth.rare if r.addr == evidence.kernel.symbol("rare_stack")]
-    top, free, depth = stacks[0].v[:3]
-    for r, (function, _, _, out, *_) in zip(stacks[1:], RETURNS):
+    top, free, depth, overrun = stacks[0].v
+    for r, gone, (function, _, _, out, *_) in zip(stacks[1:], GONE, RETURNS):
         want = (free + 8 * WORDS * (out - 1) if out else top, free + 8 * WORDS * out, depth + out)
+        overrun += gone
+        if r.v[:3] == want and r.v[3] != overrun:
+            return Finding(
+                f"{function} returned past {gone} functions that were left without a return, and "
+                f"`overrun` was {r.v[3]} afterwards: each of them must be counted, so it must be "
+                f"{overrun}", seq=r.seq)
         if r.v[:3] != want:
             return Finding(
                 f"{function} returned past functions that were left without a return. Afterwards "
@@ -258,14 +270,34 @@ def _nobody_told(evidence: Evidence, stop: Record) -> Finding | None:
 def _all_told(evidence: Evidence) -> Finding | None:
     """Until graph tracing ends, each entry is told, and each return, or that the function was left.
     """
+    users = 2 if evidence.kernel.symbol("rare_answer") else 1
     told = [t for t in _told(evidence) if t[2] > _bad_since(evidence) - 1]
-    for n, want in enumerate(TOLD):
+    for name in CHAIN:
+        gone = [seq for handler, of, seq in told if (handler, of) == ("rare_gone", name)]
+        if len(gone) > users:
+            return Finding(f"{name} was left without a return, and {len(gone)} gone handlers were "
+                           f"called for it. At its entry {users} of the users with a gone handler "
+                           "said yes and are still registered; no other one must be called",
+                           seq=gone[-1])
+    for n, want in enumerate(t for t in TOLD for _ in range(users if t[0] == "rare_gone" else 1)):
         if n >= len(told) or told[n][:2] != want:
             handler, of, seq = told[n] if n < len(told) else ("", "", _bad_since(evidence))
             return Finding("rare_d and rare_e were left without a return, and rare_c returned: "
                            f"handler {n} of the user must be {want[0]} for {want[1]}, and was "
                            f"{f'{handler} for {of}' if handler else 'none'}",
-                           mistake=NOT_GONE if "rare_gone" in (want[0], handler) else "", seq=seq)
+                           mistake=NOT_GONE if want[0] == "rare_gone" else "", seq=seq)
+    return _gone_in_order(evidence) if users > 1 else None
+
+
+def _gone_in_order(evidence: Evidence) -> Finding | None:
+    """Lab 6: the gone handlers of a call run in the reverse order of the entry handlers."""
+    gone, entry = ([r for r in evidence.truth.rare if r.addr == evidence.kernel.symbol(name)]
+                   for name in ("rare_gone", "rare_entry"))
+    for later, older in zip(gone[::2], gone[1::2]):
+        if (later.v[1], later.more[8]) != (entry[-1].v[1], older.more[8]):
+            return Finding("a call was left without a return that two users had said yes to. Their "
+                           "gone handlers must run in the reverse order of the entry handlers, the "
+                           "user that was registered first last", seq=later.seq)
     return None
 
 

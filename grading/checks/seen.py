@@ -303,7 +303,8 @@ def _interrupted(evidence: Evidence) -> Iterator[Amount]:
                                 (frames.NO_STACK, 1, "a thread without a shadow stack")):
         yield Amount(user, sum(t.answer == answer for t in tries), least)
     for name in ("rare_outer", "rare_away", *rare.CHAIN, "rare_g"):
-        yield Amount(name, int(name in called), 1)
+        if evidence.kernel.symbol(name):
+            yield Amount(name, int(name in called), 1)
     for name, least in rare.ASKED.items():
         if evidence.kernel.symbol(name):
             yield Amount(name,

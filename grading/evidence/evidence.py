@@ -315,10 +315,12 @@ class Evidence:
     # the first and the last record while a slot got a new owner, and a thread slept in a call of
     # the old one
     slot_again: tuple[int, int] = (0, 0)
-    left_inside: tuple[int, int] = (0, 0)  # lab 6: a user left while its return handler ran
+    # lab 6: users were registered and unregistered while handlers ran
+    changed_inside: tuple[int, int] = (0, 0)
     # the first and the last record while function_graph traced every function
     frames_out: tuple[int, int] = (0, 0)
-    interrupted: int = 1 << 62  # from this record on frames_traced is called, until the boot ends
+    # from this record on functions of the programs for grading are called, until the boot ends
+    interrupted: int = 1 << 62
     # each line, with the number of observer records before it
     typed: list[tuple[int, str]] = field(default_factory=list)
     observed: int = 0  # number of executed call sites

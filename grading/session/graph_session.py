@@ -11,6 +11,7 @@ from grading.machine.machine import Run
 from grading.session.session import GLOBS, WORKLOAD_SECONDS, Session, filters, make_filter
 from grading.stimulus import workload
 from grading.text import graph_text
+from grading.truth.returns import ends
 
 # With these each printed line has its time, CPU and thread, and each closing brace has the
 # function's name and return value.
@@ -81,6 +82,8 @@ class GraphSession(Session):
                 machine.console.command("frames", WORKLOAD_SECONDS)
                 machine.console.command("rare", WORKLOAD_SECONDS)
         elif e.lab == 6 and e.smp > 1:
+            e.interrupted = machine.observer.written()
+            self._change_inside(machine)
             self._leave_twice(machine)
         elif e.smp > 1:
             self._graph_call(machine, rng)
@@ -222,6 +225,38 @@ class GraphSession(Session):
             machine.console.command("fgraph_op 0 off; fgraph_op 1 see sleep_ns printk; kill "
                                     f"{job}; wait; fgraph_op 1 off", WORKLOAD_SECONDS)
         self._evidence.slot_again = (first, observer.written())
+
+    def _change_inside(self, machine: Run) -> None:
+        """A user is registered while another CPU calls the entry handlers, and one is unregistered
+        while another CPU is in its return handler and has not looked for the entry data yet."""
+        self._say("users are registered and unregistered while handlers run")
+        observer, symbol = machine.observer, self._kernel.symbol
+        site = next(s.address for s in self._kernel.sites if s.function.name == "uptime_main")
+        first = observer.written()
+        with observer.recording():
+            self._quiet(machine, "fgraph_op 0 keep uptime_main")
+            self._inside(machine, "fgraph_op 1 see uptime_main", site, symbol("hand_entry"))
+            self._quiet(machine, "fgraph_op 1 off")
+            self._inside(machine, "fgraph_op 0 off", site + 4, symbol("fgraph_retrieve_data"))
+        self._evidence.changed_inside = (first, observer.written())
+
+    def _inside(self, machine: Run, line: str, waits: int, place: int) -> None:
+        """CPU 0 makes a traced call, and CPU 1 changes the users in its midst: CPU 0 waits outside
+        of the tracer until a grace period of CPU 1 is over, then goes on to the place, where it is
+        held until CPU 1 begins its next grace period."""
+        with interleaved(machine) as cpus:
+            cpus.begin("taskset -c 0 uptime &")
+            if cpus.reach({waits}) == 0:
+                cpus.serve(0)
+                cpus.run(machine.console.at_prompt)
+                cpus.begin(f"taskset -c 1 {line}")
+                changes = cpus.reach(ends(self._kernel, "synchronize_sched"))
+                cpus.go(0)
+                if changes is not None and cpus.reach({place}) == 0:
+                    cpus.go(changes)
+                    cpus.reach({self._kernel.symbol("synchronize_sched")})
+        machine.console.wait_ready(WORKLOAD_SECONDS)
+        machine.console.command("wait", WORKLOAD_SECONDS)
 
     def _leave_twice(self, machine: Run) -> None:
         """Two CPUs unregister one user. The first CPU is held at the first instruction of

@@ -14,7 +14,7 @@ from grading.checks.checks import Check
 from grading.checks.frames import NO_STACK, REFUSED, WANTED, Try
 from grading.elf.elf import Kernel
 from grading.evidence.evidence import Evidence
-from grading.machine.observer import Record
+from grading.machine.observer import Kind, Record
 from grading.tests.mutants import SEED, build
 from grading.truth.returns import Span
 from grading.verdict import Verdict
@@ -26,20 +26,24 @@ CHECKS: tuple[Check, ...] = (frames.patched_if_wanted, frames.frames_kept, frame
                              rare.left, rare.sizes, rare.room)
 
 
+def booted(lab: int, arch: str) -> Evidence:
+    return rubric.lab(lab).session(Kernel(ROOT / f"build/{arch}/lab{lab}/callsite.elf", arch), lab,
+                                   1, SEED, ROOT / f"build/tests/frames{lab}-{arch}.log").run()
+
+
 class Swept(unittest.TestCase):
     boots: dict[str, Evidence]
+    of_lab_5: Evidence
 
     @classmethod
     def setUpClass(cls) -> None:
+        build(5)
         build(6)
-        cls.boots = {
-            arch: rubric.lab(6).session(Kernel(ROOT / f"build/{arch}/lab6/callsite.elf", arch), 6,
-                                        1, SEED, ROOT / f"build/tests/frames-{arch}.log").run()
-            for arch in ARCHES
-        }
+        cls.boots = {arch: booted(6, arch) for arch in ARCHES}
+        cls.of_lab_5 = booted(5, "riscv64")
 
-    def forged(self) -> Evidence:
-        e = copy.copy(self.boots["riscv64"])
+    def forged(self, of: Evidence | None = None) -> Evidence:
+        e = copy.copy(of or self.boots["riscv64"])
         e.truth = copy.copy(e.truth)
         e.truth.known = {}
         return e
@@ -240,7 +244,8 @@ class Swept(unittest.TestCase):
 
     def test_a_registration_that_is_not_refused(self) -> None:
         for n, words in enumerate(
-            ("-ENOSPC, and returned 0", "-EBUSY, and returned 0", "-ENODEV, and returned 0")):
+            ("-ENOSPC, and returned 0", "-EBUSY, and returned 0", "-ENODEV, and returned 0",
+             "-ENODEV, and returned 0")):
             e = self.forged()
             self.word(e, self.rare(e, "rare_refused")[n], 1, 0)
             self.sees(rare.refused, e, words)
@@ -295,18 +300,19 @@ class Swept(unittest.TestCase):
         self.sees(rare.left, e, "handler 5 of the user must be rare_gone for rare_e")
 
     def test_a_handler_that_is_given_something_else(self) -> None:
+        self.assertIsNone(rare.handed(self.of_lab_5))
         for name, n, word, words in (("rare_entry", 1, 9, "with the depth"),
                                      ("rare_entry", 1, 10, "with the calltime"),
                                      ("rare_gone", 0, 8, "with the func"),
                                      ("rare_return", -1, 10, "with the depth"),
                                      ("rare_return", -1, 11, "with the calltime")):
-            e = self.forged()
+            e = self.forged(self.of_lab_5)
             given = self.rare(e, name)[n]
             more = list(given.more)
             more[word] += 1
             self.put_rare(e, given, more=tuple(more))
             self.sees(rare.handed, e, words)
-        e = self.forged()
+        e = self.forged(self.of_lab_5)
         given = self.rare(e, "rare_return")[-1]
         more = list(given.more)
         more[10] += 1 << 32
@@ -327,6 +333,24 @@ class Swept(unittest.TestCase):
             v[word] += 1
             self.put_rare(e, stack, v=tuple(v))
             self.sees(rare.left, e, "the frames above its own are popped too")
+
+    def test_calls_that_were_left_and_not_counted(self) -> None:
+        for n in (1, 2, 3):
+            e = self.forged()
+            stack = self.rare(e, "rare_stack")[n]
+            self.word(e, stack, 3, stack.v[3] - 1)
+            self.sees(rare.left, e, "each of them must be counted")
+
+    def test_gone_handlers_of_users_that_said_no(self) -> None:
+        e = self.forged()
+        e.truth.rare = sorted([*e.truth.rare, self.rare(e, "rare_gone")[0]], key=lambda r: r.seq)
+        self.sees(rare.left, e, "rare_e was left without a return, and 3 gone handlers")
+
+    def test_gone_handlers_in_the_order_of_the_entry_handlers(self) -> None:
+        e = self.forged()
+        gone = self.rare(e, "rare_gone")
+        self.word(e, gone[0], 1, gone[1].v[1])
+        self.sees(rare.left, e, "must run in the reverse order")
 
     def test_a_handler_after_the_end(self) -> None:
         for name in ("rare_entry", "rare_return"):
@@ -365,6 +389,23 @@ class Swept(unittest.TestCase):
             *e.truth.writes, left.writes[-1]._replace(v=(e.kernel.symbol("fgraph_slots"), 3, 0, 0))
         ])
         self.sees(order.users_in_time, e, "fgraph_slots is 3. The last slot in use is 15")
+
+    def test_a_slot_that_is_read_twice(self) -> None:
+        e = self.forged()
+        lo, hi = e.kernel.extent("fgraph_array")
+        calls = order._calls_of(e)
+        for r in e.truth.writes:
+            call = order._entered(calls.get(r.context, []), r.seq)
+            if r.kind == Kind.READ and lo <= r.v[0] < hi and call and call.landed:
+                break
+        e.truth.writes = sorted([*e.truth.writes, r])
+        self.sees(order.stamp_first, e, "read one slot twice")
+
+    def test_stacks_that_are_begun_for_the_second_user_too(self) -> None:
+        e = self.forged()
+        begins = e.truth.hits["shadow_users_begin"]
+        e.truth.hits = e.truth.hits | {"shadow_users_begin": [begins[0], *begins]}
+        self.sees(order.stacks_in_time, e, "while an earlier one was registered")
 
     def test_a_register_that_a_return_loses(self) -> None:
         for number, name in ((10, "a0"), (11, "a1"), (2, "sp"), (8, "s0"), (27, "s11"), (4, "tp")):

@@ -16,6 +16,7 @@ from grading.machine.observer import Record
 from grading.tests.mutants import SEED, build
 from grading.text.graph_text import RETURN, GraphEvent
 from grading.truth.returns import HANDLER
+from grading.truth.truth import AT_RETURN
 from qemu.machine import ROOT
 
 
@@ -125,6 +126,17 @@ class ForgedGraph(unittest.TestCase):
                                            for before in events[:i]})
         events[at] = events[at]._replace(usec=0)
         self.sees(graph_checks.three_agree, e, "an earlier time than the one before it")
+
+    def test_data_that_a_user_loses_while_it_is_unregistered(self) -> None:
+        e = self.forged()
+        [leaving] = [rung.check for rung in rubric.lab(6).rungs if rung.name == "leaving"]
+        events, (first, last) = e.truth.user_events, e.changed_inside
+        e.truth.user_events = [
+            t._replace(value=0) if t.what == AT_RETURN and first <= t.seq < last else t
+            for t in events]
+        self.sees(leaving, e, "user 0 was unregistered while its return handler ran")
+        e.truth.user_events = [t._replace(user=1) if first <= t.seq < last else t for t in events]
+        self.sees(leaving, e, "user 1 was registered while the entry handlers of a call ran")
 
     def handlers(self, e: Evidence) -> list[Record]:
         """A copy of the evidence that may be changed."""

@@ -39,7 +39,7 @@ hand_entry(struct ftrace_graph_ent *trace, struct fgraph_ops *gops, struct ftrac
 
 	if (kept)
 		*kept = regs->arg[1];
-	return !user->skips;
+	return user->skips ? 0 : user->keeps ? 2 : -1; /* each value but 0 is a yes */
 }
 
 CALLBACK static void

@@ -3,11 +3,12 @@
  *
  * 1. A handler calls a traced function itself.
  * 2. The handlers walk the stack, and so does another op of the same function; a handler walks it
- *    after a tail call; a walk asks for a thread without a shadow stack (lab 6).
+ *    after a tail call; a walk asks for a thread without a shadow stack, for an fp that two frames
+ *    have, and for one that no frame has (lab 6).
  * 3. A user reserves entry data of all sizes, until the shadow stack is full; two users share one
  *    filter (lab 6).
  * 4. A registration is refused.
- * 5. Functions are left without a return, as by longjmp(), until the shadow stack is full.
+ * 5. Functions are left without a return, as by longjmp(), until the shadow stack is full (lab 5).
  * 6. The same, and a function returns with an sp that belongs to no frame. Graph tracing is off
  *    for good after that.
  *
@@ -210,7 +211,7 @@ static int handlers_walk(void)
 }
 
 #if STAGE >= 6
-enum answered { REPLACED, ANOTHER, BEYOND };
+enum answered { REPLACED, ANOTHER, BEYOND, OF_TWO, OF_NONE };
 
 __attribute__((noipa)) static notrace void rare_answer(enum answered what, unsigned long got,
 						       unsigned long wanted)
@@ -227,6 +228,20 @@ static int walk_without_a_stack(void)
 	rare_answer(ANOTHER, ftrace_graph_ret_addr(current, another, 0), another);
 	rare_answer(REPLACED, ftrace_graph_ret_addr(current, replaced, 0), replaced);
 	return 0;
+}
+
+/* Below the newest frame there is for a moment another one with the same fp. */
+static notrace void walk_of_two_frames(void)
+{
+	struct shadow_frame *top = shadow_of(current)->top, *below = top->below,
+			    older = {.ret = (unsigned long)rare_inner, .fp = top->fp};
+	unsigned long replaced = (unsigned long)return_to_handler, flags = irq_save();
+
+	top->below = &older;
+	rare_answer(OF_TWO, ftrace_graph_ret_addr(current, replaced, top->fp), top->ret);
+	rare_answer(OF_NONE, ftrace_graph_ret_addr(current, replaced, 1), replaced);
+	top->below = below;
+	irq_restore(flags);
 }
 #endif
 
@@ -263,6 +278,7 @@ static notrace void find(struct ftrace_graph_ret *trace, struct fgraph_ops *gops
 
 	rare_data(requested, reserved, found, size);
 	rare_answer(BEYOND, (unsigned long)fgraph_retrieve_parent_data(gops->idx, NULL, 2), 0);
+	walk_of_two_frames();
 }
 
 static int data_of_all_sizes(void)
@@ -389,7 +405,7 @@ static int leave_twice(void)
 
 /* ---- 4. ---- */
 
-enum refused { WITHOUT_A_STUB, TWICE, AFTER_THE_END };
+enum refused { WITHOUT_A_STUB, TWICE, AFTER_THE_END, DISABLED };
 
 __attribute__((noipa)) static notrace void rare_refused(enum refused what, long err,
 							struct shadow_stack *mine)
@@ -429,21 +445,40 @@ static int registered_twice(void)
 	return err;
 }
 
+#if STAGE >= 6
+/* No site is written for a second user of the same function, so only the flag refuses it. */
+static int registered_while_disabled(void)
+{
+	static struct fgraph_ops second;
+	int err = begin(rare_entry, rare_return, "rare_outer");
+
+	second = user;
+	second.idx = -1;
+	ftrace_disabled = true;
+	if (!err)
+		rare_refused(DISABLED, register_ftrace_graph(&second), NULL);
+	ftrace_disabled = false;
+	unregister_ftrace_graph(&second);
+	end();
+	return err;
+}
+#endif
+
 /* ---- 5. and 6. ---- */
 
 /*
  * rare_leave calls rare_away, which continues there without a return.
  *
  * rare_a calls rare_b, and so on to rare_e. Then
- *	rare_e continues in rare_c, so rare_e and rare_d never return. rare_c returns to
- *	rare_home_c;
+ *	rare_e changes the users (lab 6) and continues in rare_c, so rare_e and rare_d never
+ *	return. rare_c returns to rare_home_c;
  *	rare_b calls rare_f, which returns to rare_home_f with an sp that belongs to no frame;
  *	rare_b calls rare_g, which returns;
  *	rare_b continues in rare_a, so rare_b never returns. rare_a returns to rare_home_a.
  * A return to any other place ends at rare_lost. The return values are 3, 6 and 1.
  */
 unsigned long rare_sp[3] __used; /* of rare_chain, rare_a and rare_c */
-void rare_leave(void), rare_chain(void), rare_look(void);
+void rare_leave(void), rare_chain(void), rare_look(void), rare_change(void);
 
 /* KEEP and BACK: sp to and from rare_sp[n]. OFF: change sp to a value that no frame has. */
 #ifdef __riscv
@@ -464,6 +499,7 @@ void rare_leave(void), rare_chain(void), rare_look(void);
 
 __asm__(
 "	.text\n	.balign 8\n"
+#if STAGE == 5
 "	.type rare_leave, %function\nrare_leave:\n"
 ENTER
 CALL "rare_away\n"
@@ -473,6 +509,7 @@ END("rare_leave")
 TRACED("rare_away")
 JUMP "rare_landed\n"
 END("rare_away")
+#endif
 "	.type rare_chain, %function\nrare_chain:\n"
 ENTER KEEP("0")
 CALL "rare_a\n"
@@ -513,6 +550,7 @@ JUMP "rare_lost\n"
 END("rare_d")
 TRACED("rare_e")
 ENTER
+CALL "rare_change\n"
 JUMP "rare_on_c\n"
 END("rare_e")
 TRACED("rare_f")
@@ -527,7 +565,7 @@ JUMP "rare_outer\n"
 END("rare_jump"));
 
 __attribute__((noipa)) static notrace void rare_stack(struct shadow_frame *top, unsigned long *free,
-						      unsigned long depth)
+						      unsigned long depth, unsigned long overrun)
 {
 	barrier();
 }
@@ -536,8 +574,43 @@ notrace void rare_look(void)
 {
 	struct shadow_stack *s = shadow_of(current);
 
-	rare_stack(s->top, s->free, s->depth);
+	rare_stack(s->top, s->free, s->depth, s->overrun);
 }
+
+#if STAGE >= 6
+/*
+ * Other users of rare_a to rare_f. OLDER is registered before `user`, WITHOUT has no gone handler,
+ * and LATER gets FORMER's slot in rare_e.
+ */
+enum other { OLDER, WITHOUT, SAYS_NO, FORMER, LATER };
+static struct fgraph_ops others[LATER + 1];
+
+static notrace int say_no(struct ftrace_graph_ent *trace, struct fgraph_ops *gops,
+			  struct ftrace_regs *regs)
+{
+	return 0;
+}
+
+static notrace int another(enum other which)
+{
+	others[which] = (struct fgraph_ops){.entryfunc = which == SAYS_NO ? say_no : say_yes,
+					    .retfunc = filled,
+					    .filter = &filter,
+					    .gonefunc = which == WITHOUT ? NULL : rare_gone,
+					    .idx = -1};
+	return register_ftrace_graph(&others[which]);
+}
+
+notrace void rare_change(void)
+{
+	unregister_ftrace_graph(&others[FORMER]);
+	another(LATER);
+}
+#else
+notrace void rare_change(void)
+{
+}
+#endif
 
 /*
  * @leaves leaves functions without a return. The shadow stack is restored afterwards, so that
@@ -555,6 +628,7 @@ static notrace void restored_after(void (*leaves)(void))
 	s->depth = depth;
 }
 
+#if STAGE == 5
 static notrace void leave_many(void)
 {
 	for (unsigned i = 0; i <= SHADOW_SIZE / sizeof(struct shadow_frame); i++)
@@ -576,6 +650,7 @@ static int left_until_it_is_full(void)
 	end();
 	return err;
 }
+#endif
 
 static notrace void leave_the_chain(void)
 {
@@ -585,10 +660,22 @@ static notrace void leave_the_chain(void)
 
 static int leave(void)
 {
-	int err = begin(rare_entry, rare_return, "rare_?");
+	int err;
 
+#if STAGE >= 6
+	ftrace_filter_edit(&filter, "rare_?", 6, true, false);
+	another(OLDER);
+#endif
+	err = begin(rare_entry, rare_return, "rare_?");
+#if STAGE >= 6
+	err = err ?: another(WITHOUT) ?: another(SAYS_NO) ?: another(FORMER);
+#endif
 	if (!err)
 		restored_after(leave_the_chain);
+#if STAGE >= 6
+	for (enum other which = OLDER; which <= LATER; which++)
+		unregister_ftrace_graph(&others[which]);
+#endif
 	end();
 	if (!err) {
 		rare_refused(AFTER_THE_END, begin(rare_entry, rare_return, "rare_outer"), NULL);
@@ -615,7 +702,13 @@ int main(int argc, char **argv)
 	err = err ?: walk_without_a_stack() ?: data_of_all_sizes();
 	err = err ?: all_there_is_room_for() ?: filter_of_two();
 #endif
-	err = err ?: no_stub_left() ?: registered_twice() ?: left_until_it_is_full() ?: leave();
+	err = err ?: no_stub_left() ?: registered_twice();
+#if STAGE >= 6
+	err = err ?: registered_while_disabled();
+#else
+	err = err ?: left_until_it_is_full();
+#endif
+	err = err ?: leave();
 	mutex_unlock(&alone);
 	return err ? complain(argv[0], "register_ftrace_graph", -err) : 0;
 }

@@ -307,6 +307,25 @@ def slot_again(evidence: Evidence) -> Finding | None:
     )
 
 
+def changed_inside(evidence: Evidence) -> Finding | None:
+    """A user that is registered while the entry handlers of a call run is not called for it. A
+    handler that runs while its user is unregistered finds the data that it kept."""
+    kept = 0
+    for t in between(evidence.truth.user_events, *evidence.changed_inside):
+        if t.user == 1 and t.what != OF_PARENT:
+            return Finding(
+                f"CPU {t.vcpu}: user 1 was registered while the entry handlers of a call ran, and "
+                "was called for it: its birth is larger than the stamp of the frame", seq=t.seq)
+        if t.user == 0 and t.what == AT_ENTRY:
+            kept = t.value
+        if t.user == 0 and t.what == AT_RETURN and t.value != kept:
+            return Finding(
+                f"user 0 was unregistered while its return handler ran, and the handler looked for "
+                f"its entry data when the slot was free already: it must find {kept:#x}, and found "
+                f"{f'{t.value:#x}' if t.value else 'nothing'}", seq=t.seq)
+    return None
+
+
 def leaver_left(evidence: Evidence) -> Finding | None:
     """No handler of a user runs after the user is unregistered, even for calls in flight; the other
     user is called as before."""
@@ -354,11 +373,22 @@ def walked(evidence: Evidence) -> Finding | None:
     )
 
 
+def gone_unasked(evidence: Evidence) -> Finding | None:
+    """A user may have no gone handler."""
+    fault = faults.last(evidence) if evidence.verdict == Verdict.PANIC else None
+    if fault and (fault.access, fault.pc) == ("execution", 0) and evidence.kernel.name_at(
+            fault.link).startswith("ftrace_graph_gone+"):
+        return Finding("a function was left without a return, and ftrace_graph_gone called the "
+                       "gone handler of a user that has none: its gonefunc is NULL",
+                       mistake="gone-handler-not-asked")
+    return None
+
+
 def home(evidence: Evidence) -> Finding | None:
     """Each call returns to its caller; this is also judged if the boot ended early."""
-    return comes_home(evidence) or left(evidence) or (
+    return gone_unasked(evidence) or comes_home(evidence) or left(evidence) or (
         None if evidence.why else through_handler(evidence) or link_replaced(evidence)
-        or walked(evidence) or walks(evidence) or answered(0, 1)(evidence)
+        or walked(evidence) or walks(evidence) or answered(0, 1, 3, 4)(evidence)
         or frames_kept(evidence))
 
 
@@ -414,6 +444,7 @@ MISTAKES = {
     LEFT_TWICE: "a user that is unregistered already is unregistered again",
     "walk-without-a-stack": "a stack walk reads the shadow stack of a thread that has none",
     "beyond-the-outermost": "entry data are looked for beyond the outermost frame",
+    "gone-handler-not-asked": "a gone handler is called that the user does not have",
     "seventeenth-user": "one user too many is not refused with ENOSPC",
 }
 ADVICE = {"walk-ends-at-the-handler", "first-users-filter-only", "stamp-after-slots"}
@@ -469,6 +500,10 @@ SLOT_AGAIN = seen_once("call of a user's handlers while a slot got a new user",
 LEFT_BY_TWO = Coverage("CPU that unregistered a user which another CPU unregistered too",
                        lambda e: [Amount("", len(leavers(e)), 2 if e.smp > 1 else 0)])
 
+CHANGED_INSIDE = Coverage("handler that ran while a user was registered or unregistered",
+                          lambda e: [Amount("", sum(t.what == AT_RETURN for t in between(
+                              e.truth.user_events, *e.changed_inside)), 2 * int(e.smp > 1))])
+
 # User 1 stays registered; user 2 may get the slot of user 0.
 COMES, GOES, STAYS = ("fgraph_op 1 see calls_traced",), ("fgraph_op 1 off",), frozenset({1})
 SCHEDULES = (
@@ -498,8 +533,9 @@ CHECKS = {
     "sixteen": named(all_of(sixteen, patched_if_wanted, own_calls, refused), _last_forgotten),
     "reverse": reverse,
     "data": all_of(kept, room_given_back, sizes, room, answered(2), whole),
-    "leaving": all_of(leaver_left, slot_again, filter_of_two, left_once, users_in_time, stamp_first,
-                      shortcut_in_time, dead_or_unused, stacks_in_time),
+    "leaving": all_of(leaver_left, slot_again, changed_inside, filter_of_two, left_once,
+                      users_in_time, stamp_first, shortcut_in_time, dead_or_unused,
+                      stacks_in_time),
     "schedules": all_of(as_linked, words_stored, returns_under_schedules),
 }
 
@@ -517,6 +553,7 @@ SEEN = {
     "sixteen": (HAND_CALLS, INTERRUPTED),
     "reverse": (TWO_TRACERS, HAND_CALLS),
     "data": (HAND_CALLS, KEPT_DATA, INTERRUPTED),
-    "leaving": (LEAVERS, CALLS_AFTER_LEAVING, SLOT_AGAIN, LEFT_BY_TWO, INTERRUPTED),
+    "leaving": (LEAVERS, CALLS_AFTER_LEAVING, SLOT_AGAIN, LEFT_BY_TWO, CHANGED_INSIDE,
+                INTERRUPTED),
     "schedules": (PLAYED,),
 }
