@@ -25,6 +25,9 @@ from qemu.machine import ROOT, WITH_US
 MKRECORDS = ROOT / "kern/ftrace/tools/mkrecords.py"
 CRASHED = 2  # its exit status if the tool ended with a signal
 PROGBITS, SYMTAB, STRTAB = 1, 2, 3
+# Text from here on has addresses on both sides of a multiple of 4 GiB: the lower halves of two of
+# them may be in another order.
+ACROSS = 0xFFFF_FFFF_0000_0000 - 0x4000
 
 
 def entries(seed: int, count: int = 200) -> list[int]:
@@ -35,7 +38,7 @@ def entries(seed: int, count: int = 200) -> list[int]:
 def entry_elf(arch: str, offsets: list[int]) -> bytes:
     """The ELF file of a linked kernel for HOOK=entry, whose __patchable_function_entries has these
     offsets, in this order."""
-    return elf(arch, [ISAS[arch].nop] * (max(offsets) // 4 + 4), entries=offsets)
+    return elf(arch, [ISAS[arch].nop] * (max(offsets) // 4 + 4), entries=offsets, base=ACROSS)
 
 
 @dataclass
@@ -94,7 +97,7 @@ def calls(arch: str, seed: int, count: int = 60) -> Calls:
 
 
 def elf(arch: str, words: list[int], others: dict[str, int] | None = None,
-        entries: Sequence[int] = (), more: int = 0) -> bytes:
+        entries: Sequence[int] = (), more: int = 0, base: int = KERNEL_BASE) -> bytes:
     """The ELF file of a linked kernel with this text, the usual symbols and `others` at these
     offsets, and patchable entries at `entries`. `more`: bytes that text has by its section's header
     and the file does not have."""
@@ -102,11 +105,11 @@ def elf(arch: str, words: list[int], others: dict[str, int] | None = None,
     symbols, strings = bytes(24), b"\0"
     for name, value in {"_text": 0, "__ftrace_text_start": 0, "__ftrace_text_end": 4,
                         "_etext": len(text), **(others or {})}.items():
-        symbols += struct.pack("<IBBHQQ", len(strings), 0x10, 0, 1, KERNEL_BASE + value, 0)
+        symbols += struct.pack("<IBBHQQ", len(strings), 0x10, 0, 1, base + value, 0)
         strings += name.encode() + b"\0"
     names = b"\0.text\0__patchable_function_entries\0.symtab\0.strtab\0.shstrtab\0"
-    found = struct.pack(f"<{len(entries)}Q", *(KERNEL_BASE + at for at in entries))
-    sections = [(".text", PROGBITS, 6, KERNEL_BASE, text),
+    found = struct.pack(f"<{len(entries)}Q", *(base + at for at in entries))
+    sections = [(".text", PROGBITS, 6, base, text),
                 ("__patchable_function_entries", PROGBITS, 2, 0, found),
                 (".symtab", SYMTAB, 0, 0, symbols), (".strtab", STRTAB, 0, 0, strings),
                 (".shstrtab", STRTAB, 0, 0, names)]
@@ -118,7 +121,7 @@ def elf(arch: str, words: list[int], others: dict[str, int] | None = None,
                                len(data) + more * (title == ".text"), link, info, 8, size)
         body += data + bytes(-len(data) % 8)
     header = struct.pack("<16sHHIQQQIHHHHHH", b"\x7fELF\2\1\1", 2,
-                         ENUM_E_MACHINE[ISAS[arch].elf_machine], 1, KERNEL_BASE, 0, 64 + len(body),
+                         ENUM_E_MACHINE[ISAS[arch].elf_machine], 1, base, 0, 64 + len(body),
                          0, 64, 56, 0, 64, 1 + len(sections), len(sections))
     return header + body + headers
 

@@ -153,9 +153,9 @@ def tool_sorts(evidence: Evidence) -> Finding | None:
     at = first_difference(want, got)
     rows = side_by_side([f"{o:#x}" for o in got], [f"{o:#x}" for o in want], at)
     return Finding(
-        f"recordmcount was given a file with {len(want)} call sites in random order. Its table "
-        f"must have them sorted: "
-        f"record {at} differs" + (f" ({complaint})" if complaint else ""), rows,
+        f"recordmcount was given a file with {len(want)} call sites in random order, on both "
+        f"sides of a multiple of 4 GiB. Its table must have them sorted: record {at} differs" +
+        (f" ({complaint})" if complaint else ""), rows,
         ("written", "must be"), by_hand=recordmcount.by_hand(tool, file))
 
 
