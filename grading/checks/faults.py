@@ -103,14 +103,21 @@ def gone_called(evidence: Evidence) -> str:
 
 
 def fault_in(evidence: Evidence, files: Collection[str]) -> str:
-    """If an instruction of one of these files caused the last exception before a panic: a sentence
-    that names it, or ''."""
+    """If an instruction of one of these files caused the last exception before a panic, or had
+    called the function that did: a sentence that names it, or ''."""
     fault, kernel = last(evidence), evidence.kernel
     if evidence.verdict != Verdict.PANIC or not fault or not fault.access:
         return ""
-    return next((f"The last fault was in {file}, at {kernel.name_at(fault.pc)}: "
-                 f"{kernel.disassemble(fault.pc, kernel.word(fault.pc))}" for file in files
-                 if any(lo <= fault.pc < hi for lo, hi in kernel.code_of(file))), "")
+    at, call = fault.pc, fault.link - 4
+    for file in files:
+        code = kernel.code_of(file)
+        if any(lo <= at < hi for lo, hi in code):
+            return (f"The last fault was in {file}, at {kernel.name_at(at)}: "
+                    f"{kernel.disassemble(at, kernel.word(at))}")
+        if any(lo <= call < hi for lo, hi in code):
+            return (f"The last fault was at {kernel.name_at(at)}, and the last call before it in "
+                    f"{file}, at {kernel.name_at(call)}")
+    return ""
 
 
 def register_lost(evidence: Evidence) -> str:

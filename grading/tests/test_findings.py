@@ -92,14 +92,17 @@ class Faults(RecordedCalls):
     def test_an_instruction_of_the_students(self) -> None:
         file = rubric.lab(4).files[0]
         for arch in ARCHES:
-            e = self.ended(arch, trap(next(iter(CAUSES[arch])), FUNCTIONS[0].start, seq=5))
-            e.verdict, e.why = Verdict.PANIC, "read from a NULL pointer"
-            for found, code in ((True, {file}), (False, {"kern/main.c"})):
-                with mock.patch.object(
-                        e.kernel, "code_of", lambda name, code=code:
-                        [(FUNCTIONS[0].start, FUNCTIONS[0].end)] if name in code else []):
-                    self.assertEqual(f"The last fault was in {file}, at {FUNCTIONS[0].name}"
-                                     in report._ending(e), found)
+            own, cause = FUNCTIONS[0], next(iter(CAUSES[arch]))
+            for pc, link, code, said in ((own.start, 8, file, "The last fault was"),
+                                         (8, own.start + 4, file, "The last fault was at 0x8, and"),
+                                         (own.start, own.end, "kern/main.c", "")):
+                e = self.ended(arch, trap(cause, pc, link=link, seq=5))
+                e.verdict, e.why = Verdict.PANIC, "so"
+                with mock.patch.object(e.kernel, "code_of", lambda name, code=code:
+                                       [(own.start, own.end)] if name == code else []):
+                    found = report._ending(e)
+                self.assertEqual(found.startswith(f"panic: so. {said}") and f"in {file}, at "
+                                 f"{own.name}" in found, bool(said), found)
 
     def test_an_interrupt_is_none(self) -> None:
         for arch, later in (("riscv64", trap(1 << 63 | 5, 99, seq=2)),

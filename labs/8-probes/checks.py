@@ -423,8 +423,8 @@ def slot_first(evidence: Evidence) -> Finding | None:
 def far_slot(evidence: Evidence) -> Finding | None:
     """If the jump back does not reach, a breakpoint is after the copy."""
     kernel = evidence.kernel
-    want = kernel.word(probes.steps(kernel).start) | evidence.isa.brk << 32
     for r in probes.said(kernel, hits(evidence, "steps"), probes.FAR):
+        want = kernel.word(probes.steps(kernel).start) | evidence.isa.brk << 32
         if r.v[1] or r.v[2] != want:
             return Finding(
                 f"kprobe_update_point was called for a point whose slot is 1 GiB away. It must "
