@@ -39,7 +39,7 @@ INSTRUCTORS = re.compile(
     r"labs/(?!\d+-[^/]+/(?!wrong/|equivalent$|promises\.toml$)|"
     r"(student|staff|begun|handed_in)\.mk$|begun\.py$)|"
     r"grading/(attacks/|tests/|classroom/|"
-    r"selftest/(edits|wrong|mutants|mutations|class_of)\.py$)|"
+    r"selftest/(edits|wrong|mutants|mutations)\.py$)|"
     rf"\.ci/run$|docs/{PAGES}$|"
     rf"({'|'.join((WALK, DIRECT, FPROBE))})\.c$")
 STAGES = re.compile(r"^STAGES := .*$", re.M)

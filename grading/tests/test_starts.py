@@ -78,7 +78,7 @@ class Handout(handed_out.HandedOutTree):
         for name in files:
             self.assertNotRegex(
                 name, r"/wrong/|/equivalent$|"
-                r"^grading/(attacks/|tests/|selftest/(edits|wrong|muta|class_of))|"
+                r"^grading/(attacks/|tests/|selftest/(edits|wrong|muta))|"
                 r"instructor\.mk|handout\.py|(trace_graph_direct|fgraph_one_walk)\.c|"
                 r"\b(add|instructors|platforms|what-the-grade-sees)\.md|^\.ci/run")
         for name in handout.CONTENTS:

@@ -1,7 +1,7 @@
 """Grades a class that is made for this test: each submission must get the state and the points for
 which it was made.
 
-    python3 -m grading.selftest.class_of --lab 3 --out DIR [--of 200] [--kill] [NAME ...]
+    python3 -m grading.tests.class_of --lab 3 --out DIR [--of 200] [--kill] [NAME ...]
         every submission, or those named
 
 The class has the lab's solution and its start, its wrong solutions and attacks
@@ -200,7 +200,7 @@ def killed(command: list[str | Path], out: Path, half: int) -> None:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(prog="grading.selftest.class_of", description=__doc__,
+    parser = argparse.ArgumentParser(prog="grading.tests.class_of", description=__doc__,
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--lab", type=int, required=True, choices=sorted(rubric.LABS))
     parser.add_argument(
