@@ -303,7 +303,9 @@ def _gone_in_order(evidence: Evidence) -> Finding | None:
 
 def handed(evidence: Evidence) -> Finding | None:
     """Each handler is given the function, the depth and the time of its call, and a return handler
-    the number of calls that were left."""
+    the number of calls that were left. Not if left() has found which handlers run wrongly."""
+    if left(evidence):
+        return None
     begun = {r.seq: r for r in evidence.truth.hits["shadow_users_begin"]}
     handlers = {evidence.kernel.symbol(name): name for name in HANDLERS}
     known = {r.seq: r for r in evidence.truth.rare if r.addr in handlers}

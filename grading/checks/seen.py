@@ -302,7 +302,7 @@ def _interrupted(evidence: Evidence) -> Iterator[Amount]:
                                 (frames.FULL, 1, "a user for which there is no room"),
                                 (frames.NO_STACK, 1, "a thread without a shadow stack")):
         yield Amount(user, sum(t.answer == answer for t in tries), least)
-    for name in ("rare_outer", "rare_away", *rare.CHAIN, "rare_g"):
+    for name in ("rare_outer", "rare_away", *rare.CHAIN):
         if evidence.kernel.symbol(name):
             yield Amount(name, int(name in called), 1)
     for name, least in rare.ASKED.items():
