@@ -156,8 +156,8 @@ int unregister_ftrace_graph(struct fgraph_ops *gops);
 /* Is a registered struct fgraph_ops, or its handlers, in [start, end)? ftrace_lock held. */
 bool fgraph_user_within(unsigned long start, unsigned long end);
 /*
- * A table was added: let users that select its functions trace them. ftrace_lock held. 0, or
- * -ENOMEM.
+ * A table was added: let users that select its functions trace them. ftrace_lock held. Return: 0;
+ * -ENOMEM; other errors as ftrace_startup().
  */
 int ftrace_graph_new_table(void);
 
