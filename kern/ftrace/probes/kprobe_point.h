@@ -1,6 +1,7 @@
 /*
  * A point: an instruction with probes. kprobes.c (registration, entries) and
- * kprobe_hit.c (breakpoints) share this header; beside them only their tests include it.
+ * kprobe_hit.c (breakpoints) share this header; beside them only their tests and the
+ * program for grading include it.
  *
  * Points are found by address without a lock. They change under ftrace_lock, in
  * the order of stores that kprobes.h gives.
