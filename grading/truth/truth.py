@@ -28,7 +28,7 @@ HOMES = ("entry_back", "entry_elsewhere", "entry_through", "frames_lost")
 FRAMES = {"frames_call": 0, "frames_stack": 8}
 # of kern/apps/rare.c; the number of words to log
 RARE = {
-    "rare_entry": 1, "rare_return": 1, "rare_gone": 1, "rare_walk": 0, "rare_refused": 0,
+    "rare_entry": 3, "rare_return": 1, "rare_gone": 3, "rare_walk": 0, "rare_refused": 0,
     "rare_data": 0, "rare_room": 0, "rare_answer": 0, "rare_stack": 0, "rare_left": 0
 }
 RARE_PLACES = ("ftrace_graph_stop", "rare_home_f", "rare_home_c", "rare_home_a", "rare_lost")
