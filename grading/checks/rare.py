@@ -235,7 +235,8 @@ def left(evidence: Evidence) -> Finding | None:
             return Finding(f"{who}. It must go to {place} with {value:#x}, by the frame whose sp "
                            f"fits or, if none fits, by the newest; {where}", mistake=WRONG_FRAME,
                            seq=of[function].seq)
-    return _popped(evidence) or _nobody_told(evidence, stops[0]) or _all_told(evidence)
+    return _popped(evidence) or _nobody_told(evidence, stops[0]) or _all_told(evidence) or (
+        _as_entered(evidence) if evidence.lab == 6 else None)
 
 
 def _popped(evidence: Evidence) -> Finding | None:
@@ -334,6 +335,22 @@ def handed(evidence: Evidence) -> Finding | None:
         if handler != "rare_entry":
             entries.pop()
             lost += handler == "rare_gone"
+    return None
+
+
+def _as_entered(evidence: Evidence) -> Finding | None:
+    """Lab 6: a user is told that a function was left with the depth and the time of its entry."""
+    entry, gone = map(evidence.kernel.symbol, ("rare_entry", "rare_gone"))
+    entered = dict[int, tuple[int, int]]()
+    for r in (r for r in evidence.truth.rare if r.addr in (entry, gone)):
+        ip, given = r.more[8], (r.more[9] & 0xFFFFFFFF, r.more[10])  # struct ftrace_graph_ent
+        if r.addr == entry:
+            entered[ip] = given
+        elif given != entered.get(ip, given):
+            return Finding(
+                f"{evidence.kernel.name_at(ip)} was left without a return: the gone handler must "
+                f"be called with the entry's depth and calltime, {entered[ip][0]} and "
+                f"{entered[ip][1]}, and was called with {given[0]} and {given[1]}", seq=r.seq)
     return None
 
 
