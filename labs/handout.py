@@ -37,7 +37,7 @@ CONTENTS = ("docs/index.md", "docs/mkdocs.yml")  # a line for each page
 INSTRUCTORS = re.compile(
     r"labs/(?!\d+-[^/]+/(?!wrong/|equivalent$|promises\.toml$)|"
     r"(student|staff|begun|handed_in)\.mk$|begun\.py$)|"
-    r"grading/(tests/|classroom/|"
+    r"grading/(attacks/|tests/|classroom/|"
     r"selftest/(edits|wrong|mutants|mutations|class_of|handed_out)\.py$)|"
     r"\.ci/run$|docs/(add|instructors|platforms)\.md$|"
     rf"({'|'.join((WALK, DIRECT, FPROBE))})\.c$")

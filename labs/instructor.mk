@@ -33,7 +33,8 @@ seeded := always-the-same-function offset-too-short word-in-between hash-counts-
 	notrace-ignored duration-not-measured filter-not-asked middle-of-a-trampoline \
 	one-op-only jump-with-a-post-handler
 
-.PHONY: handout test-labs wrong test-mutants grade-class gradescope classroom test-pages
+.PHONY: handout test-labs test-attacks wrong test-mutants grade-class gradescope classroom
+.PHONY: test-pages
 # The files that only later stages link are left out.
 linked := $(foreach n,$(STAGES),--stage $n $(ftrace_lab.$n) $(ftrace_tests.$n))
 handout: $(setup) ## OUT=dir [LABS=0-4]: the tree that students get: starts, the staff's objects,
@@ -48,6 +49,10 @@ test-labs: $(setup) ## [LAB=n] [ARCH=..] [SEED=n]: solutions, starts and wrong s
 	@$(PYTHON) -m grading.selftest.wrong $(chosen) $(part)
 	$(if $(SEED),,@$(PYTHON) -m grading.selftest.wrong $(chosen) --seeds 10 $(seeded))
 	$(if $(LAB)$(ARCH),,@$(PYTHON) -m grading.selftest.handed_out $(part))
+
+test-attacks: $(setup) ## [LAB=n] [ARCH=..] [SEED=n]: attacks on the grade get what they must;
+## SEED: what .ci/run took
+	@$(PYTHON) -m grading.selftest.wrong --attacks $(chosen) $(part)
 
 wrong: $(setup) ## LAB=n NAME=..: show a wrong solution as a diff from the solution
 	$(if $(and $(LAB),$(NAME)),,$(error make wrong needs LAB=n NAME=..))

@@ -4,12 +4,12 @@ which it was made.
     python3 -m grading.selftest.class_of --lab 3 --out DIR [--of 200] [--kill] [NAME ...]
         every submission, or those named
 
-The class has the lab's solution and its start, every solution of labs/<n>-<name>/wrong/,
-submissions that cannot be built or taken, and the attacks of grading/tests/attacks/. With --of,
-solutions and mutants in turn fill it up to that number: at most 5 % of the mutants may have full
-marks and other code than the solution. It is handed in as tars, zips and folders in turn. With
---kill every process is killed when half of the class is graded. The same command continues where it
-was interrupted, and a last run must find every result.
+The class has the lab's solution and its start, its wrong solutions and attacks
+(grading/selftest/wrong.py), and submissions that cannot be built or taken. With --of, solutions
+and mutants in turn fill it up to that number: at most 5 % of the mutants may have full marks and
+other code than the solution. It is handed in as tars, zips and folders in turn. With --kill every
+process is killed when half of the class is graded. The same command continues where it was
+interrupted, and a last run must find every result.
 """
 
 import argparse
@@ -37,7 +37,6 @@ from grading.selftest.mutations import Mutant
 from grading.verdict import Verdict
 from qemu.machine import ARCHES, ROOT
 
-ATTACKS = ROOT / "grading/tests/attacks"
 LARGEST = 2 << 20  # bytes of a result, whatever the submission prints
 Files = dict[str, bytes]
 
@@ -68,17 +67,6 @@ def edited(one: wrong.Wrong) -> Files:
             for name in solution(one.lab)}
 
 
-def attack(path: Path, lab: int) -> Made:
-    """The first comment of an attack names the file that it replaces, and has the result that it
-    must get: State, Points and Says. In its text @solution stands for the solution's."""
-    head = dict(re.findall(r"^ \* (\w+): (.*)$", path.read_text(errors="replace").split("*/")[0],
-                           re.M))
-    files = solution(lab)
-    files[head["File"]] = path.read_bytes().replace(b"@solution\n", files[head["File"]])
-    return Made(f"attack-{path.stem}", files, head["State"].split(", "), head.get("Points", "none"),
-                head.get("Says", ""))
-
-
 def members(lab: int) -> list[Made]:
     right, start = solution(lab), solution(lab, lab)
     found = [Made("solution", right, ["graded"], "full"), Made("start", start, ["graded"], "none"),
@@ -97,8 +85,8 @@ def members(lab: int) -> list[Made]:
             passes, builds = one.verdicts == [Verdict.PASS], Verdict.BUILD not in one.verdicts
             found.append(
                 Made(one.name, edited(one), ["graded", "flaky"] if builds else ["build failure"],
-                     "full" if passes else "less" if builds else "none"))
-    return found + [attack(path, lab) for path in sorted(ATTACKS.glob(f"lab{lab}-*"))]
+                     "full" if passes else "less" if builds else "none", one.head.get("Says", "")))
+    return found
 
 
 def filling(lab: int, count: int) -> list[Made]:

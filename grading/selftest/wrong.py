@@ -8,8 +8,10 @@ in its head.
     python3 -m grading.selftest.wrong no-sync ... --lab 3    only these
     python3 -m grading.selftest.wrong no-sync ... --seeds 10 each with ten seeds
     python3 -m grading.selftest.wrong no-sync ... --show     print diffs, grade nothing
+    python3 -m grading.selftest.wrong --attacks              only the attacks
 
-A wrong solution is labs/<n>-<name>/wrong/NAME.edit: a head, a sentence, and how it
+A wrong solution is labs/<n>-<name>/wrong/NAME.edit, or an attack on the grade,
+grading/attacks/KIND/lab<n>-NAME.edit: a head, a sentence, and how it
 differs from the solution (grading/selftest/edits.py). The head:
 
     Verdict: panic, time-out     the verdict of `make grade` (grading/verdict.py); any one of these
@@ -21,6 +23,7 @@ differs from the solution (grading/selftest/edits.py). The head:
                                  before it shows them
     Arch: arm64                  if it is a mistake on this architecture only
     CPUs: 4                      the number of CPUs; default: 1
+    Says: may not have           a pattern that the messages of a build that fails must match
 
 Each is built in a copy of the tree, one for each lab and architecture, where
 only the changed files are compiled, and graded by the same harness. The two
@@ -54,6 +57,7 @@ from qemu.machine import ARCHES, ROOT
 SEED = 0x0123456789ABCDEF
 PART = 20  # .ci/run takes one of so many parts
 AT_ONCE = 16  # wrong solutions that one process grades
+LONGEST = 4000  # characters of a message that are printed
 # instructions on one CPU: up to lab 4; from lab 5 on, where -icount counts waiting too. Several
 # times what a solution needs
 BUDGET = 250_000_000, 1_500_000_000
@@ -64,7 +68,8 @@ CLEAN = {
     if name != "CI" and not name.startswith(("MAKE", "MFLAGS"))
 }
 TREE = ("boot", "kern", "labs", "grading", "qemu", ".ci", "Makefile")
-FIELDS = {"Verdict", "Rung", "Also", "Mistake", "Maybe", "Arch", "CPUs"}
+ATTACKS = ROOT / "grading/attacks"
+FIELDS = {"Verdict", "Rung", "Also", "Mistake", "Maybe", "Arch", "CPUs", "Says"}
 
 
 @dataclass(frozen=True)
@@ -110,7 +115,8 @@ class Wrong:
 
 
 def shelf(lab: int) -> list[Wrong]:
-    return [Wrong(lab, path) for path in sorted((rubric.LABS[lab] / "wrong").glob("*.edit"))]
+    own = (rubric.LABS[lab] / "wrong").glob("*.edit")
+    return [Wrong(lab, path) for path in sorted([*own, *ATTACKS.glob(f"*/lab{lab}-*.edit")])]
 
 
 # ---- built -------------------------------------------------------------------
@@ -171,6 +177,7 @@ class Outcome:
     mistakes: set[str]
     points: int
     why: list[str]
+    said: str = ""  # by a build that failed
 
     def __str__(self) -> str:
         named = f" ({', '.join(sorted(self.mistakes))})" if self.mistakes else ""
@@ -202,7 +209,7 @@ def outcomes_of(wrong: Wrong, arch: str, seeds: int) -> Iterator[Outcome]:
     why = build(wrong, arch)
     elf = scratch(wrong.lab, arch) / f"build/{arch}/lab{wrong.lab}/callsite.elf"
     if why:
-        yield Outcome(Verdict.BUILD, [], set(), 0, [why])
+        yield Outcome(Verdict.BUILD, [], set(), 0, [why], why)
         return
     for seed in range(SEED, SEED + seeds):  # each places its modules elsewhere, in a Kernel
         cpus = wrong.cpus if seeds == 1 else list(rubric.boots(wrong.lab, seed)[:2])
@@ -220,7 +227,9 @@ def differs(wrong: Wrong, got: Outcome) -> str:
                 f"{', '.join(lost) or 'none'}")
     if mistakes != got.mistakes - set(wrong.listed("Maybe")):
         return f"the mistakes named must be {', '.join(sorted(mistakes)) or 'none'}"
-    return ""
+    says = wrong.head.get("Says", "")
+    built = got.verdict != Verdict.BUILD or re.search(says, got.said)
+    return "" if built else f"the build's messages must match '{says}'"
 
 
 # ---- the choice, and the output ------------------------------------------------------
@@ -234,6 +243,8 @@ def chosen(options: argparse.Namespace) -> Todo:
     todo = []
     for lab in options.lab:
         for at, wrong in enumerate(shelf(lab)):
+            if options.attacks and not wrong.path.is_relative_to(ATTACKS):
+                continue
             turn = wrong.arches[(at // PART + options.seed // PART) %
                                 len(wrong.arches)] if (at + options.seed) % PART == 0 else ""
             todo += [(wrong, arch) for arch in wrong.arches
@@ -254,7 +265,7 @@ def say(lab: int, arch: str, name: str, got: Outcome, bad: str, began: float) ->
     """Print the result. Returns the printed text if the result is wrong, else ''."""
     text = (f"{'FAIL' if bad else 'ok  '} lab {lab} {arch:7} {name:34} {got}, "
             f"{time.monotonic() - began:.1f} s")
-    text += "\n     ".join(["", bad, *got.why]) if bad else ""
+    text += "\n     ".join(["", bad, *(why[:LONGEST] for why in got.why)]) if bad else ""
     print(text, flush=True)
     return text if bad else ""
 
@@ -337,6 +348,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--lab", type=int, nargs="+", choices=sorted(rubric.LABS),
                         default=sorted(rubric.LABS))
     parser.add_argument("--arch", nargs="+", choices=ARCHES, default=list(ARCHES))
+    parser.add_argument("--attacks", action="store_true")
     parser.add_argument("--part", action="store_true")
     parser.add_argument("--show", action="store_true")
     parser.add_argument("--seeds", type=int, default=1,
@@ -352,8 +364,8 @@ def main() -> int:
         return show(options)
     if options.part:
         print(f"seed {options.seed} (again: make test-labs SEED={options.seed})", flush=True)
-    lines = run(chosen(options), [] if options.names or options.part else options.lab, options.arch,
-                options.seeds)
+    whole = [] if options.names or options.part or options.attacks else options.lab
+    lines = run(chosen(options), whole, options.arch, options.seeds)
     return end(lines, time.monotonic() - began)
 
 

@@ -1,5 +1,5 @@
-"""Attacks on a class's grade that need no boot, each with the verdict that it must get. What is
-elsewhere:
+"""Attacks on a class's grade that are not one edit of a lab's solution, each with the verdict that
+it must get. What is elsewhere:
 
     archives, names, links, devices, bombs, encodings    test_intake.py
     files of the host, memory, time, output, messages    kern/ftrace/tests/test_walls.py
@@ -7,8 +7,8 @@ elsewhere:
     panics, silence, floods, reboots, early power-off    test_machine.py
     what runs within the walls, and what it leaves       test_classroom.py
     forged traces and evidence                           test_forged.py, test_graph_forged.py,
-                                                         labs/*/wrong/
-    whole submissions                                    attacks/ (grading.selftest.class_of)
+                                                         grading/attacks/
+    everything else that a handed-in file may do         grading/attacks/
     a student's text on pages, in tables, at terminals   test_classroom.py
 """
 

@@ -156,7 +156,7 @@ class Ended(unittest.TestCase):
             with self.subTest(signal=end.name):
                 self.setUp()
                 self.ends(
-                    self.program("-m", "grading.selftest.wrong", "cheat-hangs", "--lab",
+                    self.program("-m", "grading.selftest.wrong", "lab8-hangs", "--lab",
                                  str(max(rubric.LABS))), end,
                     lambda names: sum(n.startswith("qemu-system") for n in names) == 2,
                     end != signal.SIGKILL)

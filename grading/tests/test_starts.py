@@ -65,7 +65,7 @@ class Handout(handed_out.HandedOutTree):
         for name in files:
             self.assertNotRegex(
                 name, r"/wrong/|/equivalent$|"
-                r"^grading/(tests/|selftest/(edits|wrong|muta|class_of|handed_out))|"
+                r"^grading/(attacks/|tests/|selftest/(edits|wrong|muta|class_of|handed_out))|"
                 r"instructor\.mk|handout\.py|(trace_graph_direct|fgraph_one_walk)\.c|"
                 r"\b(add|instructors|platforms)\.md|^\.ci/run")
         for name in ("docs/index.md", "docs/mkdocs.yml"):

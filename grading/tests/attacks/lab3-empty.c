@@ -1,6 +1,0 @@
-/*
- * File: kern/ftrace/core/patch.c
- * State: build failure
- * Points: none
- * Says: 
- */

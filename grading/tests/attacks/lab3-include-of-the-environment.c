@@ -1,8 +1,0 @@
-/*
- * File: kern/ftrace/core/patch.c
- * State: build failure
- * Points: none
- * Says: No such file
- */
-#include "/proc/self/environ"
-@solution

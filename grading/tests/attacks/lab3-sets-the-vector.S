@@ -1,8 +1,0 @@
-/*
- * File: kern/ftrace/riscv64/mcount_caller.S
- * State: graded
- * Points: half
- * Says: it may not have the instruction
- */
-@solution
-	csrw stvec, a0
