@@ -58,7 +58,7 @@ wrong: $(setup) ## LAB=n NAME=..: show a wrong solution as a diff from the solut
 	$(if $(and $(LAB),$(NAME)),,$(error make wrong needs LAB=n NAME=..))
 	@$(PYTHON) -m grading.selftest.wrong --show --lab $(LAB) -- $(call quoted,$(NAME))
 
-test-mutants: $(setup) ## [LAB=n] [ARCH=..] [COUNT=60] [SEED=..] [JOBS=1]: small mistakes put into
+test-mutants: $(setup) ## [LAB=n] [ARCH=..] [COUNT=80] [SEED=..] [JOBS=1]: small mistakes put into
 ## the solutions must lose points (hours); goes on where it was ended
 	@$(PYTHON) -m grading.selftest.mutants $(chosen) $(if $(COUNT),--count $(COUNT)) \
 	$(if $(SEED),--seed '$(SEED)') $(if $(JOBS),--jobs $(JOBS))

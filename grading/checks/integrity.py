@@ -117,6 +117,22 @@ def words_stored(evidence: Evidence) -> Finding | None:
             return Finding(f"{word:08x} ({evidence.kernel.disassemble(address, word)}) was stored "
                            f"at {evidence.kernel.name_at(address)}: this is neither the word that "
                            "was linked there nor one that a tracer writes there", seq=r.seq)
+    return _written_twice(evidence) if evidence.lab > 3 else None
+
+
+def _written_twice(evidence: Evidence) -> Finding | None:
+    """A site that holds the nop between two calls, even for a moment. (In lab 3
+    kern/apps/registers.c writes sites several times in a batch.)"""
+    for batch in evidence.truth.batches:
+        words: dict[int, int] = {}
+        for r in batch.stores:
+            word = r.v[1] & 0xFFFFFFFF
+            if words.setdefault(r.v[0], word) != word:
+                at = evidence.kernel.text[0] + r.v[0]
+                first, then = (evidence.kernel.disassemble(at, w) for w in (words[r.v[0]], word))
+                return Finding(f"{evidence.kernel.name_at(at)} was written twice in one batch, "
+                               f"{first}, then {then}: a CPU may execute the word in between",
+                               seq=r.seq)
     return None
 
 

@@ -32,7 +32,7 @@ from elftools.elf.elffile import ELFFile  # type: ignore[import]
 from grading.elf import halves, names
 from grading.elf.elf import Kernel, disassemble
 from qemu.isa import ISAS
-from qemu.isa.common import is_one_of
+from qemu.isa.common import Forms, is_one_of
 from qemu.machine import ROOT
 
 LARGEST = 256 << 10  # bytes that an object may add to the kernel; the largest solution adds 6 KiB
@@ -126,14 +126,15 @@ def taken(trusted: list[Definition]) -> dict[str, Path]:
             if d.name not in common and (d.everywhere or PROGRAMS in str(d.by))}
 
 
-def forbidden(arch: str, text: bytes, at: int, known: Iterable[int]) -> tuple[int, str] | None:
+def forbidden(arch: str, text: bytes, at: int, known: Iterable[int],
+              more: Forms = ()) -> tuple[int, str] | None:
     """The first forbidden instruction of this text: its address, and what objdump prints. @known:
-    addresses to which something points."""
+    addresses to which something points; @more: what else is forbidden."""
     isa = ISAS[arch]
     for address in sorted(isa.beginnings(text, at, known)):
         word = text[address - at:address - at + 4]
         number = int.from_bytes(word, "little")
-        if len(word) == 4 and is_one_of(number, isa.system) and not is_one_of(
+        if len(word) == 4 and is_one_of(number, (*isa.system, *more)) and not is_one_of(
                 number, isa.permitted):
             return address, f"'{' '.join(disassemble(isa, address, number).split())}'"
     return None
@@ -211,6 +212,8 @@ class Object:
         return None
 
     def _instructions(self) -> None:
+        # in assembly the observer checks these registers before each instruction
+        more = ISAS[self.arch].sets_reserved if self.rule.source.endswith(".c") else ()
         for number, section in enumerate(self.sections):
             if not section["sh_flags"] & EXECUTE:
                 continue
@@ -219,7 +222,7 @@ class Object:
                 return symbol["st_value"] if symbol["st_shndx"] == here else None
 
             known = pointed_to(self.elf, place)
-            if found := forbidden(self.arch, section.data(), 0, known):
+            if found := forbidden(self.arch, section.data(), 0, known, more):
                 raise Broken(f"it may not have the instruction {found[1]}, at "
                              f"{name_in(self.elf, number, found[0])}: that is for the kernel's own "
                              f"files")

@@ -24,7 +24,7 @@ differs from the solution (grading/selftest/edits.py). The head:
                                  before it shows them
     Arch: arm64                  if it is a mistake on this architecture only
     CPUs: 4                      the number of CPUs; default: 1
-    Says: may not have           a pattern that the messages must match
+    Says: may not have           a pattern that the messages of a build that fails must match
 
 Each is built in a copy of the tree, one for each lab and architecture, where
 only the changed files are compiled, and graded by the same harness. The two
@@ -198,6 +198,7 @@ class Outcome:
     mistakes: set[str]
     points: int
     why: list[str]
+    said: str = ""  # by a build that failed
 
     def __str__(self) -> str:
         named = f" ({', '.join(sorted(self.mistakes))})" if self.mistakes else ""
@@ -229,7 +230,7 @@ def outcomes_of(wrong: Wrong, arch: str, seeds: int) -> Iterator[Outcome]:
     why = build(wrong, arch)
     elf = scratch(wrong.lab, arch) / f"build/{arch}/lab{wrong.lab}/callsite.elf"
     if why:
-        yield Outcome(Verdict.BUILD, [], set(), 0, [why])
+        yield Outcome(Verdict.BUILD, [], set(), 0, [why], why)
         return
     for seed in range(SEED, SEED + seeds):  # each places its modules elsewhere, in a Kernel
         cpus = wrong.cpus if seeds == 1 else list(rubric.boots(wrong.lab, seed)[:2])
@@ -247,8 +248,9 @@ def differs(wrong: Wrong, got: Outcome) -> str:
                 f"{', '.join(lost) or 'none'}")
     if mistakes != got.mistakes - set(wrong.listed("Maybe")):
         return f"the mistakes named must be {', '.join(sorted(mistakes)) or 'none'}"
-    says, messages = wrong.head.get("Says", ""), "\n".join(got.why)
-    return "" if re.search(says, messages) else f"the messages must match '{says}'"
+    says = wrong.head.get("Says", "")
+    built = got.verdict != Verdict.BUILD or re.search(says, got.said)
+    return "" if built else f"the build's messages must match '{says}'"
 
 
 # ---- the choice, and the output ------------------------------------------------------

@@ -8,6 +8,7 @@ import io
 import re
 import tempfile
 import unittest
+from collections import Counter
 from dataclasses import replace
 from pathlib import Path
 from unittest import mock
@@ -21,7 +22,9 @@ from grading.evidence.finding import Finding
 from grading.report import report
 from grading.selftest import edits, wrong
 from grading.verdict import Verdict
-from qemu.machine import ROOT
+from qemu.machine import ARCHES, ROOT
+
+README = (wrong.ATTACKS / "README.md").read_text()
 
 README = (wrong.ATTACKS / "README.md").read_text()
 
@@ -100,6 +103,16 @@ class Shelves(unittest.TestCase):
         for lab, folder in rubric.LABS.items():
             used = [w.path for w in wrong.shelf(lab) if w.path.parent == folder / "wrong"]
             self.assertEqual(sorted((folder / "wrong").iterdir()), used)
+
+    def test_each_kind_of_attack_has_five_and_a_line_in_the_list(self) -> None:
+        every = [w for lab in rubric.LABS for w in wrong.shelf(lab)
+                 if w.path.is_relative_to(wrong.ATTACKS)]
+        self.assertEqual({w.path for w in every} | {wrong.ATTACKS / "README.md"},
+                         {path for path in wrong.ATTACKS.rglob("*") if path.is_file()})
+        kinds = Counter(w.path.parent.name for w in every if w.arches == ARCHES)
+        self.assertEqual(sorted(kinds), sorted(re.findall(r"^\| `([\w-]+)/` \|", README, re.M)))
+        self.assertGreaterEqual(min(kinds.values()), 5, kinds)
+        self.assertGreaterEqual(kinds.total(), 100)
 
     def test_only_what_a_student_hands_in_is_changed(self) -> None:
         for lab in rubric.LABS:

@@ -820,6 +820,7 @@ static void refused_kretprobes(void)
 static int returns(unsigned long seed)
 {
 	static struct kretprobe rp, outer;
+	static const int maxactive[] = {-1, 0, 1, 24};
 	thread_t thread;
 	int err;
 
@@ -849,10 +850,10 @@ static int returns(unsigned long seed)
 	err = err ?: rp_begin(&rp, NULL, 100, only_exiting) ?:
 	      thread_create_on(&thread, 0, exits, NULL) ?: (thread_join(thread), 0);
 	rp_end(&rp);
-	for (int maxactive = -1; maxactive < 2 && !err; maxactive++) {
-		err = rp_begin(&rp, probe_deep, maxactive, NULL);
+	for (int i = 0; i < 4 && !err; i++) {
+		err = rp_begin(&rp, probe_deep, maxactive[i], NULL);
 		if (!err)
-			probe_deep(15);
+			probe_deep(30);
 		rp_end(&rp);
 	}
 	err = err ?: rp_begin(&rp, probe_deep, 4, keep_argument);

@@ -78,9 +78,8 @@ def letters(scope: ast.Module) -> Iterator[str]:
 
 class Tree(unittest.TestCase):
     def test_no_line_is_wider_than_100_columns(self) -> None:
-        """Of C, assembly, Python, make files and shell scripts, those of tests too; but for attacks
-        on the grade, which are parts of files and what the grade says of them."""
-        found = {path for path in files() if "attacks" not in path.parts and is_code(path)}
+        """Of C, assembly, Python, make files and shell scripts, those of tests too."""
+        found = {path for path in files() if is_code(path)}
         self.assertLessEqual({Path(name) for name in EACH_KIND}, found)
         wide = [f"{path}:{number}" for path in sorted(found)
                 for number, line in enumerate((ROOT / path).read_text().splitlines(), 1)

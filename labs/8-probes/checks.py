@@ -818,12 +818,10 @@ def _parts(seed: int, cpus: int) -> list[Part]:
             "schedule() was probed by its name, and a thread exited: its last call of schedule() "
             "does not count",
             "schedule", [], [0]),
-        *(Part(f"probe_deep(15), which calls itself, was called with maxactive {given}, which "
-               f"becomes {chosen}", "probe_deep",
-               [n * (n + 1) // 2 for n in range(16 - chosen, 16)], [16 - chosen])
-          for given in (-1, 0)),
-        Part("probe_deep(15), which calls itself, was called with maxactive 1", "probe_deep", [120],
-             [15]),
+        *(Part(f"probe_deep(30), which calls itself, was called with maxactive {given}",
+               "probe_deep", [n * (n + 1) // 2 for n in range(31 - most, 31)], [31 - most])
+          for given, most in ((f"-1, which becomes {chosen}", chosen),
+                               (f"0, which becomes {chosen}", chosen), (1, 1), (24, 24))),
         Part(
             "probe_deep(3), which calls itself, was called, and the entry handler stored its "
             "argument in 64 bytes of data",

@@ -158,6 +158,9 @@ class Arm64Isa:
         (0xFFFFF01F, 0xD503301F), *((0xFFFFFFE0, 0xD50B7020 | n << 8) for n in (5, 10, 11, 14)),
         (0xFFFFFBFF, 0xD508711F), (0xFFF00000, 0xD5300000), (0xFFFFF0DF, 0xD50340DF),
         (0xFFFFFFC0, 0xD51B4200), (0xFFFFF01F, 0xD503201F), (0xFFE0001F, 0xD4200000))
+    # What sets x18: calculations with a constant, those with registers, loads.
+    sets_reserved: Forms = ((0x1C00001F, 0x10000012), (0x0E00001F, 0x0A000012),
+                            (0x0E40001F, 0x08400012), (0x3B00001F, 0x18000012))
 
     def beginnings(self, text: bytes, at: int, known: Iterable[int]) -> set[int]:
         return {*range(at + -at % 4, at + len(text), 4)}

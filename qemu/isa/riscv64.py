@@ -201,6 +201,10 @@ class Riscv64Isa:
     # The exceptions: fences, reading a system register, masking interrupts, waiting, a breakpoint.
     permitted: Forms = ((0x707F, 0x0F), (0x707F, 0x100F), (0xFF07F, 0x2073),
                         (0xFFF0207F, 0x10002073), (0xFFFFFFFF, 0x10500073), (0xFFFFFFFF, brk))
+    # What sets gp or tp: a handed-in file in C may not have it either.
+    sets_reserved: Forms = tuple(
+        (0xFFF, number << 7 | opcode) for number in (3, 4)
+        for opcode in (0x03, 0x13, 0x17, 0x1B, 0x2F, 0x33, 0x37, 0x3B, 0x67, 0x6F))
 
     def beginnings(self, text: bytes, at: int, known: Iterable[int]) -> set[int]:
         """

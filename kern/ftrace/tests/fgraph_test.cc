@@ -654,6 +654,27 @@ TEST_F(fgraph, entry_data_comes_back_the_parents_too)
 	unregister_ftrace_graph(&b.ops);
 }
 
+TEST_F(fgraph, entry_data_of_each_parent_is_found)
+{
+	user a(1);
+	a.words = 1;
+	register_ftrace_graph(&a.ops);
+	std::function<void(int)> at = [&](int depth) {
+		if (depth < 10) {
+			call(5, depth, [&] { at(depth + 1); });
+			return;
+		}
+		for (int up = 0; up < depth; up++) {
+			void *d = fgraph_retrieve_parent_data(a.ops.idx, nullptr, up);
+			ASSERT_NE(d, nullptr) << up;
+			EXPECT_EQ(*(unsigned long *)d, user::datum(1, 5, depth - 1 - up));
+		}
+		EXPECT_EQ(fgraph_retrieve_parent_data(a.ops.idx, nullptr, depth), nullptr);
+	};
+	at(0);
+	unregister_ftrace_graph(&a.ops);
+}
+
 TEST_F(fgraph, parents_data_of_who_had_the_slot_before_is_not_found)
 {
 	user first(1), second(2);
