@@ -26,8 +26,6 @@ from qemu.machine import ARCHES, ROOT
 
 README = (wrong.ATTACKS / "README.md").read_text()
 
-README = (wrong.ATTACKS / "README.md").read_text()
-
 
 def sections(lab: int) -> set[str]:
     page = f"labs/{rubric.LABS[lab].name}/handout.md"
