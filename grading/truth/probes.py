@@ -25,7 +25,7 @@ SECOND_WORD, FIRST_WORD, FAULT, NO_TRAP, PLAIN_FAULT = range(5)  # enum trap
 PRE, POST, TWO = range(3)  # enum how
 STEPS = "probe_steps_first", "probe_steps_end"
 NEW_TRACED, NEW_SECOND, SECOND = "probe_new_traced", "probe_new_second", "calls_second"
-FREES = "kprobe_wait_and_free"
+FREES, UPDATES = "kprobe_wait_and_free", "kprobe_update_point"
 # with a kretprobe: their returns are logged, with the value
 RETURNING = "probe_value", "probe_deep", "probe_tail", "probe_outer", "probe_left"
 # Functions whose first instruction is logged, with their arguments and return address.
@@ -99,7 +99,7 @@ def add(kernel: Kernel, config: Config, probed: Iterable[int]) -> Config:
         config.add("hit", body(kernel, name))
     for address in {a for name in RETURNING for a in kernel.exits(name)}:
         config.add("hit", address)
-    for name in ("klp_enable_patch", "klp_disable_patch", FREES):
+    for name in ("klp_enable_patch", "klp_disable_patch", FREES, UPDATES):
         for address in (kernel.symbol(name), *returns.ends(kernel, name)):
             config.add("hit", address)
     for code in kernel.code_of(*(f"kern/ftrace/probes/{name}.c"

@@ -420,6 +420,21 @@ def slot_first(evidence: Evidence) -> Finding | None:
     return None
 
 
+def written_once(evidence: Evidence) -> Finding | None:
+    """A breakpoint that stays is not removed, even for a moment."""
+    kernel, lo, slots = evidence.kernel, evidence.kernel.text[0], probes.slots(evidence.kernel)
+    for begin, end in _windows(evidence, probes.UPDATES, evidence.truth.hits["step"]):
+        words = dict[int, int]()
+        for r in between(evidence.truth.stores, begin.seq, end.seq):
+            at = lo + r.v[0]
+            if at not in slots and words.setdefault(at, r.v[1]) != r.v[1]:
+                return Finding(
+                    f"one call of {probes.UPDATES} wrote {kernel.disassemble(at, words[at])} and "
+                    f"then {kernel.disassemble(at, r.v[1])} to {kernel.name_at(at)}: a CPU that "
+                    "executes it in between executes another instruction", seq=r.seq)
+    return None
+
+
 def far_slot(evidence: Evidence) -> Finding | None:
     """If the jump back does not reach, a breakpoint is after the copy."""
     kernel = evidence.kernel
@@ -1319,7 +1334,7 @@ CHECKS = {
     "life": all_of(lives, right_result),
     "off": all_of(rest_at_boot, nothing_left, armed_after_errors, as_before, words_stored, stale,
                   slot_kept, freed_in_time, released),
-    "out of line": all_of(_of_rung(OUT), slot_first, far_slot, traps, insns,
+    "out of line": all_of(_of_rung(OUT), slot_first, written_once, far_slot, traps, insns,
                           moved(False)),
     "emulated": all_of(_of_rung(EMULATED), moved(True)),
     "after": all_of(_of_rung(POST), next_pc),
