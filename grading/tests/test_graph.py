@@ -391,10 +391,10 @@ class Checks(unittest.TestCase):
             f"{CALL['wl_a', 'wl_c']:#x}",
             self.why(graph_checks.comes_home, evidence(story)))
 
-    def lasted(self, ns: int, smp: int = 1) -> str:
+    def lasted(self, ns: int, smp: int = 1, more: int = 60) -> str:
         story = Story()
         story.enter("wl_a")
-        story.seq += 60
+        story.seq += more
         story.leave()
         e = evidence(story, smp)
         e.phases[0].users[0].trace = GraphTrace(
@@ -409,7 +409,8 @@ class Checks(unittest.TestCase):
         for ns in (400, 900):
             self.assertIn("instructions ran", self.lasted(ns))
             self.assertEqual(self.lasted(ns, smp=4), "")
-        self.assertIn("instructions ran", self.lasted(0, smp=4))
+        self.assertIn("each return is printed with 0.000 us", self.lasted(0, smp=4))
+        self.assertIn("instructions ran", self.lasted(900, smp=4, more=60_000))
 
     def test_no_call_began_before_the_line_before_its_entry(self) -> None:
         story = Story()
