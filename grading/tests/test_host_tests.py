@@ -35,7 +35,7 @@ def told(output: str, status: int | None = 0, errors: str = "", over: str = "") 
     return host_tests.told(Ended(status, output.encode(), errors.encode(), over))
 
 
-class Told(unittest.TestCase):
+class HostTestsSay(unittest.TestCase):
     def test_all_passed(self) -> None:
         self.assertEqual(told(PASSED), ("", ""))
 

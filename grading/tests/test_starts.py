@@ -48,7 +48,7 @@ class RubricsOfStarts(unittest.TestCase):
                     f"{name}: {text[at.start():][:200]}")
 
 
-class Pages(unittest.TestCase):
+class InstructorsPages(unittest.TestCase):
     def test_a_page_for_the_instructor_is_in_no_contents_of_a_student(self) -> None:
         kept = {page.name for page in ROOT.glob("docs/*.md")
                 if handout.goes(f"docs/{page.name}", set(), max(rubric.LABS))}
