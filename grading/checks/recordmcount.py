@@ -35,10 +35,10 @@ def entries(seed: int, count: int = 200) -> list[int]:
     return [8 * n for n in random.Random(seed).sample(range(1, 20 * count), count)]
 
 
-def entry_elf(arch: str, offsets: list[int]) -> bytes:
+def entry_elf(arch: str, offsets: list[int], base: int = KERNEL_BASE) -> bytes:
     """The ELF file of a linked kernel for HOOK=entry, whose __patchable_function_entries has these
     offsets, in this order."""
-    return elf(arch, [ISAS[arch].nop] * (max(offsets) // 4 + 4), entries=offsets, base=ACROSS)
+    return elf(arch, [ISAS[arch].nop] * (max(offsets) // 4 + 4), entries=offsets, base=base)
 
 
 @dataclass

@@ -147,7 +147,8 @@ def tool_sorts(evidence: Evidence) -> Finding | None:
         return None
     given, file = recordmcount.entries(evidence.seed), _given(evidence, "entries")
     want = sorted(at + evidence.isa.entry_skip for at in given)
-    got, complaint = recordmcount.table(tool, recordmcount.entry_elf(evidence.arch, given), file)
+    made = recordmcount.entry_elf(evidence.arch, given, recordmcount.ACROSS)
+    got, complaint = recordmcount.table(tool, made, file)
     if got == want:
         return None
     at = first_difference(want, got)
