@@ -59,7 +59,7 @@ _Static_assert(offsetof(struct shadow_frame, ret) == 0 &&
 	       "struct shadow_frame has changed: change frames_lost below and the observer too");
 
 static enum answer answer;
-static volatile bool armed;
+static struct thread *volatile armed; /* whose call the next timer interrupt is for */
 enum { CALLS, CALLED, HOME };
 volatile uint64_t frames_progress; /* of frames_call */
 static volatile uint64_t interrupted_at; /* frames_progress when the interrupt came */
@@ -138,9 +138,9 @@ CALLBACK static void frames_interrupt(unsigned long ip, unsigned long parent_ip,
 {
 	struct shadow_stack *s = shadow_of(current);
 
-	if (!armed)
+	if (armed != current)
 		return;
-	armed = false;
+	armed = NULL;
 	interrupted_at = frames_progress;
 	frames_stack(s->top, s->free, s->depth, walk());
 	overwrite(s);
@@ -223,11 +223,12 @@ static notrace uint64_t call_interrupted(enum answer says, unsigned long wait)
 {
 	uint64_t tick = wait_for_tick(&wait);
 
-	armed = true;
+	armed = current;
 	timer_set(tick + SOON);
 	call(says, wait);
 	while (armed && arch_counter() < tick + 100 * SOON)
 		;
+	armed = NULL; /* a late interrupt is not for the next call */
 	return interrupted_at;
 }
 
