@@ -59,10 +59,12 @@ def scheduled(kernel: Kernel) -> tuple[Module, ...]:
 def modules(kernel: Kernel, seed: int) -> tuple[Module, Module, Module, Module]:
     """One module near, at the last page from which it reaches the stubs; another one far, at an
     address that the seed chooses; the first module again, at that far address; and once more, just
-    out of reach: a page above its end when it is near."""
+    out of reach: a page above its end when it is near. One of near and far is at a page with an odd
+    number."""
     rng = random.Random(seed)
     one, two = (_file(kernel, name) for name in rng.sample(("maple", "pine"), 2))
     far, near = SCHEDULED + rng.randrange(ROOM, FAR_PAGES) * PAGE, one.at(one.last_near())
+    far += (near.base ^ far ^ PAGE) & PAGE
     return near, two.at(far), one.at(far), one.at(near.end)
 
 
