@@ -18,7 +18,8 @@ from grading.truth.returns import ends
 OPTIONS = ("funcgraph-abstime", "funcgraph-proc", "funcgraph-tail", "funcgraph-retval")
 INSTANCE = "instances/second/"
 BEFORE = "wl_begin"  # the first filter of the two users, replaced after they are registered
-# instructions: enough for a command to end, even if one CPU waits for a CPU that is held
+# instructions: more than a change of the users executes before it waits for the CPU that is held
+CHANGE_INSNS = 3_000_000
 HANDS = 16
 # the shadow stack has room for the entry data of so many users, at the depth of the workload's
 # calls
@@ -243,7 +244,7 @@ class GraphSession(Session):
     def _inside(self, machine: Run, line: str, waits: int, place: int) -> None:
         """CPU 0 makes a traced call, and CPU 1 changes the users in its midst: CPU 0 waits outside
         of the tracer until a grace period of CPU 1 is over, then goes on to the place, where it is
-        held until CPU 1 begins its next grace period."""
+        held until CPU 1 begins its next grace period, or waits for CPU 0 to answer."""
         with interleaved(machine) as cpus:
             cpus.begin("taskset -c 0 uptime &")
             if cpus.reach({waits}) == 0:
@@ -254,7 +255,7 @@ class GraphSession(Session):
                 cpus.go(0)
                 if changes is not None and cpus.reach({place}) == 0:
                     cpus.go(changes)
-                    cpus.reach({self._kernel.symbol("synchronize_sched")})
+                    cpus.reach({self._kernel.symbol("synchronize_sched")}, insns=CHANGE_INSNS)
         machine.console.wait_ready(WORKLOAD_SECONDS)
         machine.console.command("wait", WORKLOAD_SECONDS)
 
