@@ -70,6 +70,7 @@ SECTIONS
 		TABLE(module_hook)
 		TABLE(instance_hook)
 		TABLE(print_hook)
+		TABLE(filter_commands)
 		TABLE(fixup)
 		TABLE(kprobe_blacklist)
 		TABLE(tracefs_file)

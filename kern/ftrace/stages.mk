@@ -26,7 +26,7 @@ ftrace_lab.7 := $(ftrace_lab.6) \
 ftrace_lab.8 := $(ftrace_lab.7) probe_exports.c \
 	kprobes.c kprobe_hit.c kprobe_text.c sites.c fprobe.c kretprobe.c livepatch.c \
 	probe_parse.c event_filter.c probe_fetch.c probe_print.c trace_probe.c probe_files.c \
-	error_log.c
+	error_log.c function_command.c
 
 # The rooms (README.md): a file's name says it in all of them.
 ftrace_rooms := $(addprefix kern/ftrace/, \

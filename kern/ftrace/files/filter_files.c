@@ -10,7 +10,8 @@ static struct ftrace_filter *array_filter(const struct file *f)
 {
 	return &trace_array_of(f)->ops->filter;
 }
-TRACEFS_FILTER(set_ftrace_filter, "set_ftrace_filter", TRACEFS_INSTANCE, array_filter, false);
+TRACEFS_FILTER(set_ftrace_filter, "set_ftrace_filter", TRACEFS_INSTANCE, array_filter,
+	       .commands = true);
 TRACEFS_FILTER(set_ftrace_notrace, "set_ftrace_notrace", TRACEFS_INSTANCE, array_filter, true);
 
 /*

@@ -486,7 +486,8 @@ static const struct {
 	{"dyn_ftrace_total_info",
 	 "  dyn_ftrace_total_info                 how many call sites there are\n"},
 	{"set_ftrace_filter",
-	 "  set_ftrace_filter     names, * ? [] or numbers; > sets, >> adds, !name removes\n"},
+	 "  set_ftrace_filter     names, * ? [] or numbers; > sets, >> adds, !name removes;\n"
+	 "                        functions:traceon|traceoff|stacktrace[:count] are commands\n"},
 	{"set_ftrace_notrace", "  set_ftrace_notrace    functions that are never traced\n"},
 	{"set_graph_function",
 	 "  set_graph_function    function_graph: only these and what they call\n"

@@ -128,14 +128,31 @@ int ftrace_set_filter(struct ftrace_ops *op, const char *glob, size_t len, bool 
 
 /* An open filter file. */
 struct edit {
+	const struct file *file;
 	const char *name;
 	const struct filter_file *which;
 	struct ftrace_filter *filter;
 	bool comment, overlong, none; /* none: of set_to_edit() */
 	struct ftrace_set *set; /* the copy; NULL: opened for reading */
 	size_t len;		/* of the word so far */
-	char word[128];
+	char word[128 + 1]; /* and room for a 0 */
 };
+
+/* A word with a ':'. */
+static int apply_command(struct edit *e)
+{
+	int err = -ENOENT;
+
+	if (e->which->strict || !HAS_MODULES)
+		return -EINVAL;
+	e->word[e->len] = 0;
+	if (e->which->commands)
+		TABLE_FOR_EACH(const struct filter_commands, filter_commands, commands)
+			err = commands->apply(e->file, e->word);
+	return err != -ENOENT ? err
+			      : ftrace_mod_apply(e->filter, e->which->notrace_list, e->set,
+						 e->word, e->len);
+}
 
 static int apply_word(struct edit *e)
 {
@@ -146,10 +163,7 @@ static int apply_word(struct edit *e)
 	if (e->which->strict && is_number(e->word + out, e->len - out))
 		return -EINVAL;
 	if (memchr(e->word, ':', e->len))
-		return e->which->strict || !HAS_MODULES
-			       ? -EINVAL
-			       : ftrace_mod_apply(e->filter, e->which->notrace_list, e->set,
-						  e->word, e->len);
+		return apply_command(e);
 	err = ftrace_set_apply(e->set, e->word, e->len);
 	return err ?: e->which->strict && out && e->set->count == before ? -EINVAL : 0;
 }
@@ -159,6 +173,9 @@ static const char *hint(const struct edit *e)
 {
 	if (e->overlong)
 		return " (longer than any name)";
+	if (e->which->commands && memchr(e->word, ':', e->len))
+		TABLE_FOR_EACH(const struct filter_commands, filter_commands, commands)
+			return commands->hint;
 	return e->len == 4 && !memcmp(e->word, "main", 4)
 		       ? " (main() of a program NAME is app_main_NAME)"
 		       : "";
@@ -191,7 +208,7 @@ static int take_char(struct edit *e, char c)
 		e->comment = true;
 	if (e->comment)
 		return 0;
-	if (e->len == sizeof(e->word))
+	if (e->len == sizeof(e->word) - 1)
 		e->overlong = true;
 	else
 		e->word[e->len++] = c;
@@ -230,6 +247,9 @@ static int filter_show(struct seq *s, u64 item)
 		ftrace_show_name(s, rec, "\n");
 	if (HAS_MODULES && !rec)
 		ftrace_mod_show(s, filter, notrace_list);
+	if (which->commands && !rec)
+		TABLE_FOR_EACH(const struct filter_commands, filter_commands, commands)
+			commands->show(s);
 	mutex_unlock(&ftrace_lock);
 	return !rec;
 }
@@ -244,6 +264,7 @@ static int filter_open(struct file *f)
 	e = kzalloc(sizeof(*e));
 	if (!e)
 		return -ENOMEM;
+	e->file = f;
 	e->name = f->node->name;
 	e->which = which;
 	e->filter = which->filter(f);

@@ -30,11 +30,26 @@ struct filter_file {
 	bool notrace_list;
 	/* As in Linux's set_graph_*: numbers are refused, and so is a "!" that removes nothing. */
 	bool strict;
+	bool commands; /* it takes commands */
 };
 extern const struct file_ops filter_file_ops;
 #define TRACEFS_FILTER(id, path, where, ...)                                                  \
 	static const struct filter_file id##_file = {__VA_ARGS__};                            \
 	TRACEFS_ENTRY(id, path, 0644, where, &filter_file_ops, (void *)&id##_file)
+
+/*
+ * Words with a ':' that are no requests of modules (below): commands, for a file that takes
+ * them. apply(): carry out @word; -ENOENT: there is no such command; other errors: it is refused,
+ * and nothing has changed. Context: thread, without ftrace_lock.
+ * show(): list the commands of s->file; ftrace_lock held.
+ */
+struct filter_commands {
+	int (*apply)(const struct file *file, const char *word);
+	void (*show)(struct seq *s);
+	const char *hint; /* in the message about a refused word */
+};
+#define FILTER_COMMANDS(a, s, n)                                                              \
+	TABLE_ENTRY(const struct filter_commands, filter_commands, a##_commands) = {a, s, n}
 
 /*
  * Requests "glob:mod:glob" of a filter, for modules that are not loaded yet. @word is a

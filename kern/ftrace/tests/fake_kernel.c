@@ -16,7 +16,10 @@
 
 __asm__(".globl _text, _etext, ftrace_stubs, ftrace_call, _mcount\n"
 	".set _text, 0x10000000\n.set _etext, 0x10400000\n"
-	".set ftrace_stubs, 0x10080000\n.set ftrace_call, 0x10080200\n.set _mcount, 0x10080300");
+	".set ftrace_stubs, 0x10080000\n.set ftrace_call, 0x10080200\n.set _mcount, 0x10080300\n"
+	/* set_ftrace_filter has no commands */
+	".globl __start_table_filter_commands, __stop_table_filter_commands\n"
+	".set __start_table_filter_commands, 0\n.set __stop_table_filter_commands, 0");
 
 #define MAX_RECORDS 4096
 #define MAPPED	    MiB(8)

@@ -180,6 +180,13 @@ void function_trace_slow(struct ftrace_ops *op, unsigned long ip, unsigned long 
 			 struct ftrace_regs *regs);
 
 /*
+ * Write a stack event of its own: the traced function and its callers. For a callback, with the
+ * recursion bit set.
+ */
+void trace_write_stack(struct trace_array *tr, unsigned long ip, unsigned long parent_ip,
+		       const struct ftrace_regs *regs);
+
+/*
  * Write an event on the long path. trace_begin() masks interrupts, sets the
  * recursion bit and reserves the entry. It returns the entry with its common
  * fields filled, or NULL if recording is off or there is no room. trace_end()

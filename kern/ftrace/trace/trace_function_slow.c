@@ -6,6 +6,7 @@
  * start in the long path and pass through it.
  */
 #include "asm-ftrace/regs.h"
+#include "irq.h"
 #include "trace.h"
 #include "tracefs.h"
 #include "unwind.h"
@@ -37,6 +38,29 @@ static unsigned save_stack(unsigned long ip, unsigned long parent_ip,
 	return count;
 }
 
+static void fill_stack(struct stack_entry *e, struct trace_entry ent, const unsigned long *entries,
+		       unsigned count)
+{
+	ent.type = TRACE_STACK;
+	*e = (struct stack_entry){ent, count};
+	for (unsigned i = 0; i < count; i++)
+		put_address(e->caller[i], entries[i]);
+}
+
+void trace_write_stack(struct trace_array *tr, unsigned long ip, unsigned long parent_ip,
+		       const struct ftrace_regs *regs)
+{
+	unsigned long flags = irq_save(), *entries = stacks[this_cpu()->index];
+	unsigned count = save_stack(ip, parent_ip, regs, entries);
+	struct trace_write w;
+	struct stack_entry *e = trace_reserve(tr, TRACE_STACK, sizeof(*e) + 8 * count, &w);
+
+	if (e)
+		fill_stack(e, e->ent, entries, count);
+	trace_end(&w, e);
+	irq_restore(flags);
+}
+
 /*
  * Reserve and fill the stack event that follows the function event @w, which is committed and has
  * the common fields @ent. Both have the same time. Return: as rb_reserve().
@@ -49,12 +73,8 @@ static void *begin_stack(struct trace_write *w, struct trace_entry ent, unsigned
 	struct stack_entry *e =
 		rb_reserve(w->rb, w->reserved.now, sizeof(*e) + 8 * count, &w->reserved);
 
-	if (e) {
-		ent.type = TRACE_STACK;
-		*e = (struct stack_entry){ent, count};
-		for (unsigned i = 0; i < count; i++)
-			put_address(e->caller[i], entries[i]);
-	}
+	if (e)
+		fill_stack(e, ent, entries, count);
 	return e;
 }
 
