@@ -127,6 +127,7 @@ endif
 $(out)/islands.h: kern/ftrace/tools/islands.py $(own_app) $(sites) $(out)/flags
 	@$(PYTHON) $< $(ARCH) $(filter %.o,$^) > $@
 $(out)/kern/ftrace/$(ARCH)/islands.o: $(out)/islands.h
+$(out)/kern/ftrace/files/readme.o: kern/ftrace/files/README.txt
 
 $(out)/callsite.lds: boot/callsite.lds.S kern/layout.h $(out)/islands.h $(out)/flags \
 		$(shared)/.links
