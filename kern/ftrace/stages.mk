@@ -23,7 +23,7 @@ ftrace_lab.5 := $(ftrace_lab.4) $(ftrace_graph) graph_caller.S fgraph_one.c fgra
 ftrace_lab.6 := $(ftrace_lab.4) $(ftrace_graph) fgraph.c trace_graph_direct.c profile.c
 ftrace_lab.7 := $(ftrace_lab.6) \
 	trampoline.c ftrace_module.c module_records.c mod_filter.c ftrace_exports.c
-ftrace_lab.8 := $(ftrace_lab.7) probe_exports.c error_log.c function_command.c \
+ftrace_lab.8 := $(ftrace_lab.7) probe_exports.c error_log.c function_command.c boot_args.c \
 	kprobes.c kprobe_hit.c kprobe_text.c sites.c fprobe.c kretprobe.c livepatch.c \
 	probe_parse.c event_filter.c probe_fetch.c probe_print.c trace_probe.c probe_files.c
 
