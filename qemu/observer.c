@@ -297,10 +297,15 @@ static bool load(unsigned vcpu, uint64_t at, uint64_t *words, unsigned count)
 	return read;
 }
 
+static uint64_t record_at(uint64_t fp)
+{
+	return isa == &riscv64 ? fp - 16 : fp;
+}
+
 /* Read the frame record at @fp: the caller's frame pointer and the return address. */
 static bool frame_record(unsigned vcpu, uint64_t fp, uint64_t record[2])
 {
-	return load(vcpu, isa == &riscv64 ? fp - 16 : fp, record, 2);
+	return load(vcpu, record_at(fp), record, 2);
 }
 
 static void vcpu_begins PLUGIN_CALLBACK(unsigned, vcpu)
@@ -783,12 +788,12 @@ static bool enough(struct often *o, uint64_t window)
 /*
  * v: sp, its value where the registers were kept, the mask of reserved registers that differ from
  * the kept ones. An interrupt may come before any instruction, and walks the stack from the frame
- * pointer on, which must be the kept one or point into the frame.
+ * pointer on, which must be the kept one or that of a record in the frame.
  */
 static void between_two(unsigned vcpu, void *arg)
 {
 	struct watch *w = arg;
-	uint64_t sp, fp, mask = 0, was;
+	uint64_t sp, fp, at, mask = 0, was;
 	struct thread *t;
 	struct kept *k;
 
@@ -802,8 +807,8 @@ static void between_two(unsigned vcpu, void *arg)
 	for (unsigned n = 0; n < KEPT; n++)
 		if (isa->reserved >> n & 1 && (k->vcpu == vcpu || !(isa->per_cpu >> n & 1)))
 			mask |= (uint64_t)(k->reg[n] != kept_reg(vcpu, n)) << n;
-	fp = reg(vcpu, isa->fp);
-	mask |= (uint64_t)(fp != k->reg[isa->fp] && was - fp > was - sp) << isa->fp;
+	at = record_at(fp = reg(vcpu, isa->fp));
+	mask |= (uint64_t)(fp != k->reg[isa->fp] && (at < sp || at > was - 16)) << isa->fp;
 	if ((mask || sp % 16 || was - sp > w->most) && !more_than(4, &w->wrong, head->recording))
 		simple(vcpu, w, t, K_BETWEEN, sp, was, mask, 0);
 }

@@ -175,7 +175,8 @@ def _arguments_wrong(evidence: Evidence, call: Call, record: Record) -> Finding 
                if parent == callers else ""), mistake=_mistake_of_parent(call, parent, callers))
     if op != record.more[8]:
         return Finding(
-            f"{stub} op was {where(evidence, op)}, and not the value of function_trace_op",
+            f"{stub} op was {where(evidence, op)}, and not {record.more[8]:#x}, the value of "
+            "function_trace_op",
             mistake="address-taken-for-the-value"
             if op == evidence.kernel.symbol("function_trace_op") else "")
     if regs:

@@ -38,7 +38,8 @@ CALLBACK static void registers_tracer(unsigned long ip, unsigned long parent_ip,
 	OVERWRITE();
 }
 
-static struct ftrace_ops op = {registers_tracer, FTRACE_OPS_FL_RECURSION, .slot = -1};
+/* A kmalloc'ed one: its address is not the 64-bit sign extension of its lower half. */
+static struct ftrace_ops *op;
 
 #if STAGE == 3
 extern u32 ftrace_call[];
@@ -124,11 +125,11 @@ __attribute__((noipa)) static void registers_patched(void)
 
 static int call_traced(void)
 {
-	int err = register_ftrace_function(&op);
+	int err = register_ftrace_function(op);
 
 	if (!err) {
 		registers_call();
-		unregister_ftrace_function(&op);
+		unregister_ftrace_function(op);
 	}
 	registers_patched();
 	registers_encoded();
@@ -143,8 +144,8 @@ static int call_traced(void)
 	struct ftrace_ops *was = function_trace_op;
 	unsigned long flags = irq_save();
 
-	function_trace_op = &op;
-	ftrace_trace_function = op.func;
+	function_trace_op = op;
+	ftrace_trace_function = op->func;
 	registers_call();
 	ftrace_trace_function = ftrace_stub;
 	function_trace_op = was;
@@ -156,11 +157,11 @@ static int call_traced(void)
 /* The workload, with every function of the kernel (lab 3: of the filter) traced. */
 static int workload_traced(int argc, char **argv)
 {
-	int err = register_ftrace_function(&op);
+	int err = register_ftrace_function(op);
 
 	if (!err) {
 		err = app_main_workload(argc, argv);
-		unregister_ftrace_function(&op);
+		unregister_ftrace_function(op);
 	}
 	return err;
 }
@@ -169,10 +170,18 @@ int main(int argc, char **argv)
 {
 	int err;
 
-	if (argc > 1)
-		return workload_traced(argc, argv);
+	op = kmalloc(sizeof(*op));
+	if (!op)
+		return complain(argv[0], "kmalloc", ENOMEM);
+	*op = (struct ftrace_ops){registers_tracer, FTRACE_OPS_FL_RECURSION, .slot = -1};
+	if (argc > 1) {
+		err = workload_traced(argc, argv);
+		kfree(op);
+		return err;
+	}
 	registers_call();
 	err = call_traced();
+	kfree(op);
 	return err ? complain(argv[0], "register_ftrace_function", -err) : 0;
 }
 #else
