@@ -117,6 +117,18 @@ def callers_seen(evidence: Evidence) -> Finding | None:
                                         else Finding("no call site reached a callback"))
 
 
+def ops_passed(evidence: Evidence) -> Finding | None:
+    """A callback of kern/apps/entry.c gets an op that was registered there. One of them lies
+    outside of the highest 2 GiB."""
+    ops = {question.v[0] for question, _ in _registered(evidence, "entry_start")}
+    for r in (r for call in entry_calls(evidence).values() for r in call.callbacks):
+        if r.v[2] not in ops:
+            return Finding(f"entry_traced was traced, and the callback's op was {r.v[2]:#x}. It "
+                           f"must be one of {', '.join(map(hex, sorted(ops)))}, the ops that were "
+                           "registered for it", seq=r.seq)
+    return None
+
+
 def _caller_wrong(evidence: Evidence, call: Call, record: Record) -> tuple[str, str] | None:
     ip, parent, _, _ = record.v
     if ip != call.site.address:

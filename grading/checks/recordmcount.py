@@ -53,8 +53,8 @@ class Calls:
     # decoys that are calls -> the distance of their target from _mcount
     beside: dict[int, int] = field(default_factory=dict)
 
-    def elf(self, arch: str, more: int = 0) -> bytes:
-        return elf(arch, self.words, {"_mcount": self.mcount}, more=more)
+    def elf(self, arch: str, more: int = 0, base: int = KERNEL_BASE, rest: bytes = b"") -> bytes:
+        return elf(arch, self.words, {"_mcount": self.mcount}, (), more, base, rest)
 
 
 def calls(arch: str, seed: int, count: int = 60) -> Calls:
@@ -97,11 +97,12 @@ def calls(arch: str, seed: int, count: int = 60) -> Calls:
 
 
 def elf(arch: str, words: list[int], others: dict[str, int] | None = None,
-        entries: Sequence[int] = (), more: int = 0, base: int = KERNEL_BASE) -> bytes:
+        entries: Sequence[int] = (), more: int = 0, base: int = KERNEL_BASE,
+        rest: bytes = b"") -> bytes:
     """The ELF file of a linked kernel with this text, the usual symbols and `others` at these
     offsets, and patchable entries at `entries`. `more`: bytes that text has by its section's header
-    and the file does not have."""
-    text = struct.pack(f"<{len(words)}I", *words)
+    and the file does not have. `rest`: the last bytes of text, less than a word."""
+    text = struct.pack(f"<{len(words)}I", *words) + rest
     symbols, strings = bytes(24), b"\0"
     for name, value in {"_text": 0, "__ftrace_text_start": 0, "__ftrace_text_end": 4,
                         "_etext": len(text), **(others or {})}.items():

@@ -38,8 +38,8 @@ WRITERS = _names("""registers_patched registers_encoded registers_word insn_call
     ftrace_make_call ftrace_modify_call ftrace_init_nop ftrace_update_ftrace_func""")
 OPS = _names("synchronize_sched hand_ops global_ops kfree op_see op_add op_patch")
 ENTRY = _names("""entry_tracer entry_counter entry_skipper entry_traced entry_back entry_elsewhere
-    entry_through entry_own_filter entry_clash entry_fill entry_disabled entry_hash entry_counted
-    ftrace_hash_add ftrace_hash_search""")
+    entry_through entry_own_filter entry_start entry_clash entry_fill entry_disabled entry_hash
+    entry_counted ftrace_hash_add ftrace_hash_search""")
 GRAPH = _names("""return_to_handler register_ftrace_graph unregister_ftrace_graph trace_graph_entry
     trace_graph_return frames_traced frames_lost frames_call frames_stack shadow_users_begin
     shadow_users_end shadow_push_into ftrace_graph_dead ftrace_graph_stop ftrace_graph_gone

@@ -222,7 +222,7 @@ def _questions(kernel: Kernel) -> dict[int, str]:
              ("trampolines_followed", (TRAMPOLINE_READER,)), ("entry_own_filter",
                                                               ("ftrace_set_filter",)),
              ("entry_hash", HASH), *((app, ("register_ftrace_function",))
-               for app in ("entry_clash", "entry_fill", "entry_disabled")))
+               for app in ("entry_start", "entry_clash", "entry_fill", "entry_disabled")))
     calls = [(a, name) for app, names in asked for name in names
              for a in returns.calls_to(kernel, name, kernel.extent(app))]
     return {a + 4 * back: "answer" if back else name for a, name in calls for back in (0, 1)}

@@ -16,7 +16,7 @@
  * 8. One op more is registered than there are stubs.
  * 9. An op gets a function whose record has FTRACE_FL_DISABLED.
  *
- * Only one run at a time: the ops are static.
+ * Only one run at a time: the ops are never freed.
  */
 #include "app.h"
 
@@ -100,14 +100,17 @@ CALLBACK static void entry_skipper(unsigned long ip, unsigned long parent_ip, st
 }
 
 /* Register @op for the function @name only. Return: 0 or -errno. */
-static int start(struct ftrace_ops *op, ftrace_func_t func, const char *name, uint32_t flags)
+__attribute__((noipa)) static int
+entry_start(struct ftrace_ops *op, ftrace_func_t func, const char *name, uint32_t flags)
 {
 	int err;
 
 	*op = (struct ftrace_ops){
 		.func = func, .flags = FTRACE_OPS_FL_RECURSION | flags, .slot = -1};
-	err = ftrace_set_filter(op, name, strlen(name), true, false);
-	return err ? err : register_ftrace_function(op);
+	err = ftrace_set_filter(op, name, strlen(name), true, false) ?:
+	      register_ftrace_function(op);
+	barrier(); /* no tail call: the call returns to here */
+	return err;
 }
 
 static void end(struct ftrace_ops *op)
@@ -118,22 +121,28 @@ static void end(struct ftrace_ops *op)
 
 static int with_pattern(void)
 {
-	static struct ftrace_ops op;
-	int err = start(&op, entry_tracer, "entry_traced", 0);
+	/* Its address is not the sign extension of its lower half, unlike that of a static op. */
+	static struct ftrace_ops *op;
+	int err;
 
+	if (!op)
+		op = kmalloc(sizeof(*op));
+	if (!op)
+		return -ENOMEM;
+	err = entry_start(op, entry_tracer, "entry_traced", 0);
 	for (int i = 0; i < 2 && !err; i++) {
 		changing = i;
 		call_traced();
 	}
-	end(&op);
+	end(op);
 	return err;
 }
 
 static int skipped(void)
 {
 	static struct ftrace_ops one, other;
-	int err = start(&one, entry_skipper, "entry_traced", 0)
-			  ?: start(&other, entry_skipper, "entry_traced", 0);
+	int err = entry_start(&one, entry_skipper, "entry_traced", 0)
+			  ?: entry_start(&other, entry_skipper, "entry_traced", 0);
 
 	returned = false;
 	if (!err)
@@ -147,13 +156,13 @@ static int skipped(void)
 __attribute__((noipa)) static void entry_own_filter(struct ftrace_ops *op)
 {
 	ftrace_set_filter(op, "text_alias_close", 16, false, false);
-	barrier(); /* no tail call: the call returns to here */
+	barrier(); /* as above */
 }
 
 static int own_filter(void)
 {
 	static struct ftrace_ops op;
-	int err = start(&op, entry_counter, "entry_traced", FTRACE_OPS_FL_IPMODIFY);
+	int err = entry_start(&op, entry_counter, "entry_traced", FTRACE_OPS_FL_IPMODIFY);
 
 	if (!err)
 		entry_own_filter(&op);
@@ -181,7 +190,7 @@ static int clash(void)
 		char number[12];
 
 		snprintf(number, sizeof(number), "%u", numbers[i]);
-		err = start(&first, entry_counter, number, FTRACE_OPS_FL_IPMODIFY) ?:
+		err = entry_start(&first, entry_counter, number, FTRACE_OPS_FL_IPMODIFY) ?:
 		      ftrace_set_filter(&second, number, strlen(number), true, false);
 		if (!err)
 			entry_clash(&second);
@@ -279,8 +288,8 @@ static int disabled(void)
 static int ready(void)
 {
 	static struct ftrace_ops first, second;
-	int err = start(&first, entry_counter, "text_alias_close", 0)
-			  ?: start(&second, entry_counter, "text_alias_close", 0);
+	int err = entry_start(&first, entry_counter, "text_alias_close", 0)
+			  ?: entry_start(&second, entry_counter, "text_alias_close", 0);
 
 	end(&second);
 	end(&first);

@@ -53,6 +53,8 @@ INLINE void look_up(uint64_t *random, unsigned long questions)
 	lookup_rec(KERNEL_BASE);
 	lookup_rec_range(KERNEL_BASE, KERNEL_BASE);
 	lookup_rec_range(KERNEL_BASE, ~0ul);
+	/* far below text, with the lower half of a site's address */
+	lookup_rec_range((uint32_t)ftrace_ip(&ftrace_records[ftrace_record_count / 2]), ~0ul);
 	lookup_rec(ftrace_ip(&ftrace_records[ftrace_record_count - 1]) + 4);
 }
 

@@ -86,15 +86,22 @@ def _given(evidence: Evidence, name: str) -> Path:
 
 def tool_finds(evidence: Evidence) -> Finding | None:
     """The student's recordmcount finds exactly the calls in a file that also has words which are
-    almost calls."""
+    almost calls, in text that is like a kernel's, and in text that is not."""
     tool = _tool(evidence)
-    if not tool:
-        return None
-    made, file = recordmcount.calls(evidence.arch, evidence.seed), _given(evidence, "calls")
-    got, complaint = recordmcount.table(tool, made.elf(evidence.arch), file)
+    return (_finds(evidence, tool, "calls", KERNEL_BASE, b"", "")
+            or _finds(evidence, tool, "odd", recordmcount.ACROSS, bytes(3),
+                      ", in text on both sides of a multiple of 4 GiB that ends with three bytes"
+                      )) if tool else None
+
+
+def _finds(evidence: Evidence, tool: Path, name: str, base: int, rest: bytes,
+           where: str) -> Finding | None:
+    made, file = recordmcount.calls(evidence.arch, evidence.seed), _given(evidence, name)
+    got, complaint = recordmcount.table(
+        tool, made.elf(evidence.arch, base=base, rest=rest), file)
     said = (
         f"recordmcount was given a file with {len(made.sites)} calls of _mcount and "
-        f"{len(made.decoys)} words that are almost such a call"
+        f"{len(made.decoys)} words that are almost such a call{where}"
     )
     extra, missing = sorted(set(got) - set(made.sites)), sorted(set(made.sites) - set(got))
     if extra:
@@ -103,7 +110,7 @@ def tool_finds(evidence: Evidence) -> Finding | None:
         return Finding(
             f"{said}. Its table has {len(extra)} entries that are not a call of _mcount, first",
             site=[
-                what, *(f"{KERNEL_BASE + a:#x}: {made.words[a // 4]:08x}"
+                what, *(f"{base + a:#x}: {made.words[a // 4]:08x}"
                         for a in (extra[0] - 4, extra[0]) if a >= 0)
             ], by_hand=recordmcount.by_hand(tool, file),
             mistake=("pair-not-checked" if evidence.isa.pair else "opcode-not-checked")
@@ -111,7 +118,7 @@ def tool_finds(evidence: Evidence) -> Finding | None:
     if missing:
         return Finding(
             f"{said}. Its table lacks {len(missing)} of the calls, first at "
-            f"{KERNEL_BASE + missing[0]:#x}"
+            f"{base + missing[0]:#x}"
             + (f" ({complaint})" if complaint else ""), by_hand=recordmcount.by_hand(tool, file))
     return None
 
@@ -214,7 +221,7 @@ def lookups(evidence: Evidence) -> Finding | None:
         return _wrong_answer(table, *wrong[0], "search-off-by-one" if by_one else "")
     if evidence.why:
         return _unanswered(evidence, *asked[-1][1:]) if len(asked) > len(pairs) else None
-    if len(asked) != 3 * len(table) + 5 or len(pairs) != len(asked) or not asked:
+    if len(asked) != 3 * len(table) + 6 or len(pairs) != len(asked) or not asked:
         return Finding(
             "not every lookup was made and returned: is the table empty, or did a search not end?")
     return _steps(evidence, pairs)

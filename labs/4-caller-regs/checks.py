@@ -22,7 +22,7 @@ from grading.checks.checks import (all_of, argument, calls_while_on, every_site,
                                    wrong_argument)
 from grading.checks.console_checks import lives_and_traces, printed_as_expected
 from grading.checks.entry import (callers_seen, clashes, disabled_left_alone, entry_calls,
-                                  hash_right, own_functions_kept, ready_before_sites,
+                                  hash_right, ops_passed, own_functions_kept, ready_before_sites,
                                   registers_changed, registers_found, registers_seen, return_taken,
                                   stubs_filled, switched_off, while_published)
 from grading.checks.faults import astray, back_into, lock_misused
@@ -643,7 +643,7 @@ CHECKS = {
         of_kind(Defect.COSTS_MORE, "every-op-through-the-list")),
     "one CPU": three_agree,
     "many CPUs": three_agree,
-    "parents": all_of(callers_seen, right_parents),
+    "parents": all_of(callers_seen, ops_passed, right_parents),
     "synchronised": synchronised,
     "schedules": all_of(as_linked, words_stored, right_under_schedules),
 }

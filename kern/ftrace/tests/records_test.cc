@@ -2,6 +2,12 @@
 // needs: kern/ftrace/core/set.c kern/ftrace/core/ftrace.c -Ikern/ftrace/tests/host
 // needs: -Ikern/ftrace/tests/host/riscv64 -DKERNEL_BASE=0x10000000ul -DALIAS_BASE=0x30000000ul
 /* Records: found by address, and compared with text at boot. */
+#include <csignal>
+#include <sys/mman.h>
+static const int READ = PROT_READ, WRITE = PROT_WRITE, NONE = PROT_NONE;
+#undef PROT_READ /* the kernel's own macros have the same values */
+#undef PROT_WRITE
+#undef PROT_EXEC
 #include "fake_kernel.h"
 #include "asm-ftrace/hook.h"
 #include <cstring>
@@ -43,6 +49,71 @@ TEST_F(records, lookup_finds_each_site_and_nothing_between)
 	}
 	EXPECT_EQ(nullptr, lookup_rec(0));
 	EXPECT_EQ(nullptr, lookup_rec(~0ul));
+}
+
+TEST_F(records, an_address_far_from_text_is_compared_as_a_whole)
+{
+	struct dyn_ftrace *first = site(64);
+	unsigned long ip = KERNEL_BASE + 64, far = 1ul << 32;
+
+	site(128);
+	for (unsigned long below : {0ul, KERNEL_BASE - 4}) {
+		EXPECT_EQ(nullptr, lookup_rec(below));
+		EXPECT_EQ(first, lookup_rec_range(below, ip + 1));
+	}
+	for (unsigned long above : {ip + far, ip + 3 * far, ip - far}) {
+		EXPECT_EQ(nullptr, lookup_rec(above));
+		EXPECT_EQ(nullptr, lookup_rec_range(above, ~0ul));
+	}
+}
+
+/* Records that cannot be read, until a search reads one: then its whole page can be. */
+static struct large {
+	static const u32 COUNT = 1 << 20;
+	static const size_t SIZE = COUNT * sizeof(struct dyn_ftrace), PAGE = 4096;
+	char *start;
+	size_t pages; /* that can be read now */
+} large;
+
+static void page_is_read(int sig, siginfo_t *info, void *)
+{
+	size_t at = (char *)info->si_addr - large.start;
+
+	if (at < large.SIZE)
+		mprotect(large.start + at / large.PAGE * large.PAGE, large.PAGE, READ);
+	else
+		signal(sig, SIG_DFL);
+	large.pages++;
+}
+
+TEST_F(records, a_search_of_a_million_records_reads_few_of_them)
+{
+	struct sigaction act = {}, was;
+	struct ftrace_table table = {};
+
+	large.start = (char *)mmap(nullptr, large.SIZE, READ | WRITE,
+				   MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	ASSERT_NE(MAP_FAILED, (void *)large.start);
+	table.records = (struct dyn_ftrace *)large.start;
+	table.end = table.records + large.COUNT;
+	for (u32 i = 0; i < large.COUNT; i++)
+		table.records[i].offset = 64 * (i + 1);
+	ftrace_kernel_table.next = &table;
+	act.sa_sigaction = page_is_read;
+	act.sa_flags = SA_SIGINFO;
+	sigaction(SIGSEGV, &act, &was);
+	for (u32 i = 0; i < 64; i++) {
+		u32 n = i * 0x9e3779b1 % large.COUNT;
+
+		mprotect(large.start, large.SIZE, NONE);
+		large.pages = 0;
+		struct dyn_ftrace *found = lookup_rec(KERNEL_BASE + 64ul * (n + 1));
+		EXPECT_EQ(table.records + n, found);
+		ASSERT_GE(64u, large.pages) << "pages of records were read, to find record " << n;
+	}
+	sigaction(SIGSEGV, &was, nullptr);
+	ftrace_kernel_table.next = nullptr;
+	munmap(large.start, large.SIZE);
 }
 
 TEST_F(records, an_empty_table_has_nothing)
