@@ -8,7 +8,7 @@ from grading.checks.checks import first_of
 from grading.checks.registers import (PATTERN, kept, lone_callbacks, mistake_of, went_on, where,
                                       wrong_between)
 from grading.evidence.evidence import Evidence, between, once
-from grading.evidence.finding import Finding
+from grading.evidence.finding import Finding, returned
 from grading.machine.observer import Record
 from grading.truth.returns import HANDLERS
 from grading.truth.truth import HANDS, HASH, MOST_FRAME, Call
@@ -269,19 +269,18 @@ def clashes(evidence: Evidence) -> Finding | None:
             return Finding(
                 f"an op that may change pc had the {which} function of available_filter_functions; "
                 f"another such op for the same function must be refused with "
-                f"-EBUSY, and register_ftrace_function returned {got:#x}", seq=question.seq)
+                f"-EBUSY, and register_ftrace_function returned {returned(got)}", seq=question.seq)
     return None
 
 
 def stubs_filled(evidence: Evidence) -> Finding | None:
     """An op can be registered for each stub, and no more."""
     for n, (question, answer) in enumerate(_registered(evidence, "entry_fill")):
-        want = (0, "0") if n < STUBS else (-errno.ENOSPC & 0xFFFFFFFF, "-ENOSPC")
-        got = answer.v[0] & 0xFFFFFFFF
-        if got != want[0]:
+        want = 0 if n < STUBS else -errno.ENOSPC
+        if (got := returned(answer.v[0])) != returned(want):
             return Finding(f"{n} ops were registered, and there are {STUBS} stubs for ops. For "
-                           f"one more register_ftrace_function must return {want[1]}, and returned "
-                           f"{got:#x}", seq=question.seq)
+                           f"one more register_ftrace_function must return {returned(want)}, and "
+                           f"returned {got}", seq=question.seq)
     return None
 
 
@@ -297,7 +296,7 @@ def disabled_left_alone(evidence: Evidence) -> Finding | None:
                            seq=question.seq, mistake="disabled-site-written")
         if answer.v[0] & 0xFFFFFFFF:
             return Finding(
-                said + f"register_ftrace_function returned {answer.v[0] & 0xFFFFFFFF:#x}, and must "
+                said + f"register_ftrace_function returned {returned(answer.v[0])}, and must "
                 "return 0: the op is registered without that function", seq=question.seq)
     return None
 

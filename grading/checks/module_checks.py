@@ -1,14 +1,14 @@
 """Lab 7: checks of modules' call sites, trampolines and calls."""
 
 from collections.abc import Iterator
-from errno import ERANGE, errorcode
+from errno import ERANGE
 
 from grading.checks.align import Alignment, Executed, align, by_cpu, differ
 from grading.checks.checks import first_difference, first_of, in_time, within, word_lines
 from grading.elf.link import PAGE
 from grading.elf.module import TRAMPOLINE, Module, stubs
 from grading.evidence.evidence import Evidence, Loaded, Visit, Window, during
-from grading.evidence.finding import Finding, seq_at, side_by_side
+from grading.evidence.finding import Finding, returned, seq_at, side_by_side
 from grading.machine.observer import Record
 from grading.stimulus import seeded
 from grading.text.trace_text import FunctionEvent, FunctionTrace
@@ -160,18 +160,18 @@ def _words(seen: Record) -> Words:
     return seen.v[0] & 0xFFFFFFFF, seen.v[0] >> 32, seen.v[1]
 
 
-def _made(evidence: Evidence, question: Record, returned: int, seen: Record) -> Finding | None:
+def _made(evidence: Evidence, question: Record, result: int, seen: Record) -> Finding | None:
     """trampoline_encode() must return 0 and make words that lead to the target, if the instructions
     reach it; else it must return -ERANGE and store nothing."""
     isa, (ip, target), words = evidence.kernel.isa, question.v[:2], _words(seen)
-    off, error = target - ip, -returned % (1 << 32)
+    off, error = target - ip, -result % (1 << 32)
     reached = isa.trampoline(ip, isa.trampoline_to(ip, target)) == target
     said = (f"{TRAMPOLINE_ENCODER}({ip:#x}, {target:#x}), {abs(off):#x} bytes "
             f"{'back' if off < 0 else 'ahead'}, ")
     if error != (0 if reached else ERANGE):
-        return Finding(f"{said}returned {f'-{errorcode[error]}' if error in errorcode else error}: "
-                       f"it must return {0 if reached else '-ERANGE'}",
-                       mistake="trampoline-wrong-reach", seq=question.seq)
+        return Finding(f"{said}returned {returned(result)}: it must return "
+                       f"{0 if reached else '-ERANGE'}", mistake="trampoline-wrong-reach",
+                       seq=question.seq)
     if not reached:
         return Finding(f"{said}returned -ERANGE and stored words",
                        seq=question.seq) if any(words) else None
@@ -184,11 +184,11 @@ def _made(evidence: Evidence, question: Record, returned: int, seen: Record) -> 
         if led is not None and abs(led - target) == PAGE else "", seq=question.seq)
 
 
-def _read(evidence: Evidence, question: Record, returned: int, seen: Record) -> Finding | None:
+def _read(evidence: Evidence, question: Record, result: int, seen: Record) -> Finding | None:
     """trampoline_target() must find where these words lead, or that they are no trampoline. A word
     that is not executed does not matter."""
     isa, ip, words, found = evidence.kernel.isa, question.v[0], _words(
-        seen), seen.v[2] if returned & 0xFF else None
+        seen), seen.v[2] if result & 0xFF else None
     leads = isa.trampoline(
         ip, words if isa.executed == 3 else (words[0], words[1], isa.trampoline_to(ip, ip)[2]))
     if found == leads:

@@ -9,7 +9,7 @@ from collections.abc import Callable
 
 from grading.checks.frames import WORDS
 from grading.evidence.evidence import Evidence, once
-from grading.evidence.finding import Finding
+from grading.evidence.finding import Finding, returned
 from grading.machine.observer import Record
 from grading.truth.truth import Call
 
@@ -118,11 +118,10 @@ def refused(evidence: Evidence) -> Finding | None:
         error, what, mistake = REFUSED[r.v[0]]
         got = r.v[1] - (r.v[1] >> 63 << 64)
         if got != -error:
-            said = errno.errorcode.get(-got, str(got)) if got else "0"
             ended = any(stop.seq > _bad_since(evidence)
                         for stop in evidence.truth.hits["ftrace_graph_stop"])
-            return Finding(f"{what}: register_ftrace_graph must return -{errno.errorcode[error]}, "
-                           f"and returned {'-' if got < 0 else ''}{said}",
+            return Finding(f"{what}: register_ftrace_graph must return {returned(-error)}, "
+                           f"and returned {returned(got)}",
                            mistake=mistake if ended else "", seq=r.seq)
         if error == errno.ENOSPC and r.v[2]:
             return Finding(f"{what}: it was refused, and threads still have shadow stacks although "
@@ -383,7 +382,8 @@ def left_once(evidence: Evidence) -> Finding | None:
         return Finding("two CPUs unregistered one user; one of them was held before "
                        "it got ftrace_lock, until the other had done so and had registered another "
                        "user. unregister_ftrace_graph must return 0 and then -ENOENT, and returned "
-                       f"{said[0]} and {said[1]}", mistake=LEFT_TWICE, seq=found[1].seq)
+                       f"{returned(said[0])} and {returned(said[1])}", mistake=LEFT_TWICE,
+                       seq=found[1].seq)
     if [handler for handler, name, seq in _told(evidence)
         if name == "rare_shared" and seq > found[1].seq] != ["rare_entry", "rare_return"]:
         return Finding("two CPUs unregistered one user, and another user had its slot when the "

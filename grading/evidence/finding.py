@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from enum import Enum, auto
+from errno import errorcode
 from typing import Protocol
 
 
@@ -54,6 +55,13 @@ class Logged(Protocol):
 def seq_at(seen: Sequence[Logged], at: int) -> int | None:
     """The record number of item `at`, or of the last item if the list is shorter."""
     return seen[min(at, len(seen) - 1)].seq if seen else None
+
+
+def returned(value: int) -> str:
+    """What a function of C returned that returns 0 or a negative errno, an int."""
+    value %= 1 << 32
+    return f"-{errorcode[error]}" if (error := -value % (1 << 32)) in errorcode else (
+        f"{value:#x}" if value else "0")
 
 
 def side_by_side(left: Sequence[str], right: Sequence[str], at: int,

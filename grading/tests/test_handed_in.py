@@ -86,16 +86,17 @@ RULES = {  # lines added to a good file -> the message
 }
 SYSTEM = {  # forbidden instructions, and permitted ones
     "riscv64": ([
-        "csrw stvec, a0", "csrw satp, a0", "csrs sie, a0", "csrw sstatus, a0", "sfence.vma",
-        "ecall", "sret", ".word 0x0045200f"
+        "csrw stvec, a0", "csrw satp, a0", "csrs sie, a0", "csrw sstatus, a0", "csrw sscratch, a0",
+        "csrrc a0, sstatus, a1", "csrci sstatus, 6", "csrsi sstatus, 1", "sfence.vma", "ecall",
+        "sret", ".word 0x0045200f"
         "  # cbo.zero", ".word 0x6ec5c073  # hsv.d"
     ], [
-        "csrr a0, satp", "csrrci a0, sstatus, 2", "csrs sstatus, a0", "fence w, w", "fence.i",
-        "wfi", "ebreak", "rdtime a0", "sc.d a0, a1, (a2)"
+        "csrr a0, satp", "csrrci a0, sstatus, 2", "csrsi sstatus, 2", "csrs sstatus, a0",
+        "fence w, w", "fence.i", "wfi", "ebreak", "rdtime a0", "sc.d a0, a1, (a2)"
     ]), "arm64": ([
         "msr vbar_el1, x0", "msr ttbr0_el1, x0", "msr tcr_el1, x0", "msr sctlr_el1, x0",
-        "msr sp_el0, x0", "msr tpidr_el1, x0", "msr spsel, #0", "dc zva, x0", "dc ivac, x0",
-        "tlbi vmalle1", "at s1e1r, x0", "hvc #0", "smc #0", "svc #0", "eret"
+        "msr sp_el0, x0", "msr tpidr_el1, x0", "msr tpidr_el0, x0", "msr spsel, #0", "dc zva, x0",
+        "dc ivac, x0", "tlbi vmalle1", "at s1e1r, x0", "hvc #0", "smc #0", "svc #0", "eret"
     ], [
         "mrs x0, vbar_el1", "msr daifset, #2", "msr daif, x0", "msr nzcv, x0", "dc cvau, x0",
         "dc cvac, x0", "dc civac, x0", "ic ivau, x0", "ic iallu", "ic ialluis", "dsb ish", "isb",

@@ -541,7 +541,7 @@ class AfterErrors(HandMadeBoot):
                        "armed-after-an-error")
 
     def test_the_error_of_the_write_is_returned(self) -> None:
-        for result, right in ((-22, True), (0, False), (-1, False)):
+        for result, said in ((-22, ""), (0, "enable_kprobe returned 0"), (-1, "returned -EPERM")):
             self.log = []
             e = self.evidence("arm64", "overwritten")
             e.truth.stores = [Record(0, Kind.STORE, 0, 0, 0, 4, 0, 7, 0, 0,
@@ -552,7 +552,7 @@ class AfterErrors(HandMadeBoot):
             self.hit(AT[probes.FREES] + SIZE - 4)
             e.parts["overwritten"] = 0, len(self.log)
             found = checks.armed_after_errors(e)
-            self.right(found) if right else self.wrong(f"enable_kprobe returned {result}", found)
+            self.wrong(said, found) if said else self.right(found)
 
     def test_the_table_of_patches_is_as_before(self) -> None:
         for left in (0, 1):

@@ -225,8 +225,8 @@ class Told(RecordedCalls):
             self.assert_finding(self.traced(parent=parent), f"parent_ip was {parent:#x}", mistake)
 
     def test_another_op(self) -> None:
-        self.assert_finding(self.traced(op=56), "op was 0x38, and not the value", "")
-        self.assert_finding(self.traced(op=OP), "op was 0x9000, and not the value",
+        self.assert_finding(self.traced(op=56), "op was 0x38, and not 0x37, the value", "")
+        self.assert_finding(self.traced(op=OP), "op was 0x9000, and not 0x37, the value",
                             "address-taken-for-the-value")
 
     def test_registers_that_nobody_keeps(self) -> None:
@@ -448,7 +448,7 @@ class Seen(RecordedCalls):
     def test_there_are_as_many_ops_as_stubs(self) -> None:
         answers = [0] * 32 + [0xFFFFFFE4]
         for at, value, words in (0, 0, ""), (31, 0xFFFFFFE4, "31 ops were registered"), (
-                32, 0, "must return -ENOSPC, and returned 0x0"):
+                32, 0, "must return -ENOSPC, and returned 0"):
             with self.registered(0) as e:
                 said = [*answers[:at], value, *answers[at + 1:]]
                 e.truth.hits["register_ftrace_function"] = [
@@ -461,8 +461,8 @@ class Seen(RecordedCalls):
                 self.assert_finding(found, words) if words else self.assertIsNone(found)
 
     def test_two_ops_that_may_change_pc_have_no_function_together(self) -> None:
-        for value, words in (0xFFFFFFF0, ""), (0, "register_ftrace_function returned 0x0"), (
-                0xFFFFFFEA, "returned 0xffffffea"):
+        for value, words in (0xFFFFFFF0, ""), (0, "register_ftrace_function returned 0"), (
+                0xFFFFFFEA, "returned -EINVAL"):
             with self.registered(value) as e:
                 found = entry.clashes(e)
                 self.assert_finding(found, words) if words else self.assertIsNone(found)

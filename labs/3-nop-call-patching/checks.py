@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from errno import EFAULT, EINVAL, ERANGE, errorcode
+from errno import EFAULT, EINVAL, ERANGE
 
 from grading.checks import faults
 from grading.checks.checks import (all_of, calls_tracer, calls_while_on, every_site, foreign, lives,
@@ -16,7 +16,7 @@ from grading.checks.integrity import as_linked, words_stored
 from grading.checks.registers import callback_arguments, registers_kept, spoilt
 from grading.checks.schedule_checks import PLAYED, TRACER, right_under_schedules
 from grading.evidence.evidence import Evidence, between, during, expected_run
-from grading.evidence.finding import Defect, Finding
+from grading.evidence.finding import Defect, Finding, returned
 from grading.stimulus.schedules import Change
 from grading.checks.seen import (ANYTHING_CALLED, BETWEEN, OVERWRITTEN, POWERED_OFF, TEXT_AT_BOOT,
                                  TEXT_AT_END, Amount, Coverage, batches, called, called_back,
@@ -131,10 +131,6 @@ def _error(value: int) -> int:
     return -value % (1 << 32)
 
 
-def _returned(value: int) -> str:
-    return f"-{errorcode[_error(value)]}" if _error(value) in errorcode else str(value % (1 << 32))
-
-
 def answers(evidence: Evidence) -> Finding | None:
     """The patching functions return the right error and then write nothing, or write one word."""
     kernel = evidence.kernel
@@ -143,11 +139,11 @@ def answers(evidence: Evidence) -> Finding | None:
         stored = [(kernel.text[0] + r.v[0], r.v[1] & 0xFFFFFFFF)
                   for r in between(evidence.truth.stores, question.seq, answer.seq)
                   if r.vcpu == question.vcpu]
-        said = f"{name} was called {when}, and returned {_returned(answer.v[0])}"
+        said = f"{name} was called {when}, and returned {returned(answer.v[0])}"
         error = 0 if isinstance(right, str) else right
         if _error(answer.v[0]) != error:
             ends = when == AFTER_TEXT or when == FAR and _error(answer.v[0]) == EFAULT
-            return Finding(f"{said}: it must return {f'-{errorcode[error]}' if error else 0}",
+            return Finding(f"{said}: it must return {returned(-error)}",
                            seq=question.seq, mistake="end-of-text-missed" if ends else
                            "wrote-without-looking" if stored else "")
         word = kernel.isa.nop if not right else kernel.isa.call(
@@ -175,11 +171,10 @@ def encoded(evidence: Evidence) -> Finding | None:
                 f"{'back' if off < 0 else 'ahead'}, ")
         found = word.v[0] & 0xFFFFFFFF
         if _error(answer.v[0]) != right:
-            must = f"-{errorcode[right]}" if right else "0"
-            return Finding(said + f"returned {_returned(answer.v[0])}: it must return {must}",
-                           seq=question.seq, mistake="wrong-reach")
+            return Finding(f"{said}returned {returned(answer.v[0])}: it must return "
+                           f"{returned(-right)}", seq=question.seq, mistake="wrong-reach")
         if right and found != word.v[1] & 0xFFFFFFFF:
-            return Finding(f"{said}returned -{errorcode[right]} and stored {found:08x} in *insn: "
+            return Finding(f"{said}returned {returned(-right)} and stored {found:08x} in *insn: "
                            "with an error *insn must stay as it is", seq=question.seq)
         if not right and found != (want := evidence.isa.call(ip, addr, link)):
             return Finding(f"{said}made the instruction {found:08x}, "

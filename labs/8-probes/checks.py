@@ -17,7 +17,7 @@ from grading.checks.schedule_checks import PLAYED
 from grading.checks.seen import (POWERED_OFF, TEXT_AT_BOOT, TEXT_AT_END, Amount, Coverage, once as
                                  seen_once, ran)
 from grading.evidence.evidence import Evidence, between, once
-from grading.evidence.finding import Finding
+from grading.evidence.finding import Finding, returned
 from grading.machine.observer import Kind, Record
 from grading.session.line_parts import ProbeLineSession
 from grading.session.probe_session import STAYS, ProbeSession
@@ -562,7 +562,7 @@ def armed_after_errors(evidence: Evidence) -> Finding | None:
         return Finding(
             "a disabled probe was enabled, and another word was in the place of its instruction. "
             "So kprobe_write returned -EINVAL, which kprobe_update_point must return; "
-            f"enable_kprobe returned {enabled[0][1]}", seq=enabled[0][0])
+            f"enable_kprobe returned {returned(enabled[0][1])}", seq=enabled[0][0])
     if not written:
         return Finding(
             "a disabled probe was enabled twice. The first time another word was in the place of "
@@ -1045,9 +1045,8 @@ def refused_in(part: str) -> Check:
             what, error = REFUSED[r.v[1]]
             got = probes.signed(r.v[2])
             if got != -error:
-                said = f"-{errno.errorcode.get(-got, -got)}" if got else "0"
-                want = f"refused with -{errno.errorcode[error]}" if error else "registered"
-                return Finding(f"{what} must be {want}; the result was {said}", seq=r.seq)
+                want = f"refused with {returned(-error)}" if error else "registered"
+                return Finding(f"{what} must be {want}; the result was {returned(got)}", seq=r.seq)
         return None
     return check
 
@@ -1084,7 +1083,7 @@ def patched(evidence: Evidence) -> Finding | None:
     marks = list(probes.said(evidence.kernel, hits(evidence, "patches"), probes.PATCH))
     for (what, want), mark, end in zip(PATCHED, marks, marks[1:]):
         if mark.v[2]:
-            return Finding(f"{what}: it returned {probes.signed(mark.v[2])}", seq=mark.seq)
+            return Finding(f"{what}: it returned {returned(mark.v[2])}", seq=mark.seq)
         ran = tuple(name for r, name in _bodies(evidence) if mark.seq < r.seq < end.seq)
         if ran != want:
             oldest = want == NEWEST and ran == NEW
@@ -1180,7 +1179,7 @@ def nothing_left(evidence: Evidence) -> Finding | None:
         if r.v[2]:
             what, error = REFUSED[r.v[1]]
             return Finding(
-                f"{what} was refused with -{errno.errorcode[error]}, and its entries are still in "
+                f"{what} was refused with {returned(-error)}, and its entries are still in "
                 "the table: an error must change nothing",
                 seq=r.seq, mistake="entries-left")
     return None

@@ -200,7 +200,8 @@ class Riscv64Isa:
     system: Forms = ((0x7F, 0x73), (0x7F, 0x0F))
     # The exceptions: fences, reading a system register, masking interrupts, waiting, a breakpoint.
     permitted: Forms = ((0x707F, 0x0F), (0x707F, 0x100F), (0xFF07F, 0x2073),
-                        (0xFFF0207F, 0x10002073), (0xFFFFFFFF, 0x10500073), (0xFFFFFFFF, brk))
+                        (0xFFF0707F, 0x10002073), (0xFFFFE07F, 0x10016073),
+                        (0xFFFFFFFF, 0x10500073), (0xFFFFFFFF, brk))
     # What sets gp or tp: a handed-in file in C may not have it either.
     sets_reserved: Forms = tuple(
         (0xFFF, number << 7 | opcode) for number in (3, 4)
