@@ -6,7 +6,8 @@
  * calls _mcount, and a compiled tracer changes few registers. `registers` makes
  * the call once without a tracer and once with its own; with one CPU, since labs
  * 1 and 2 have no filter. `registers SEED` runs the workload with that tracer.
- * For labs 1 to 3 (-pg). In lab 3 set_ftrace_filter selects the traced functions.
+ * For labs 1 to 3 (-pg). In lab 3 set_ftrace_filter selects the traced functions,
+ * and the call is made once more while function_trace_op is NULL.
  */
 #include "app.h"
 #include "asm-ftrace/hook.h"
@@ -129,6 +130,10 @@ static int call_traced(void)
 
 	if (!err) {
 		registers_call();
+		/* ftrace_caller calls the tracer, and does not ask what op it is given. */
+		function_trace_op = NULL;
+		registers_call();
+		function_trace_op = op;
 		unregister_ftrace_function(op);
 	}
 	registers_patched();

@@ -56,6 +56,16 @@ ASKED: tuple[tuple[str, str, int | str], ...] = (
 PREEMPTED = 0xFF << 24
 
 
+def always_called(evidence: Evidence) -> Finding | None:
+    """ftrace_caller calls the tracer always. kern/apps/registers.c makes a call with an op, and one
+    while function_trace_op is 0."""
+    missed = next((call for call in evidence.truth.calls if call.name == "registers_call"
+                   and traced(evidence, call) and not call.callbacks), None)
+    return Finding("the site of registers_call called ftrace_caller, and no callback ran. It must "
+                   "run at every such call, also while function_trace_op is 0: ftrace_caller does "
+                   "not test whether a tracer is registered", seq=missed.seq) if missed else None
+
+
 def written_by_patcher(evidence: Evidence) -> Finding | None:
     """Each store into text is made by the tracer's own code, inside a batch, and writes one aligned
     word."""
@@ -374,7 +384,8 @@ CHECKS = {
     "called": named(something_called, _call),
     "life": lives,
     "rest": named(rest_at_boot, _half_a_pair, _restored),
-    "calls": named(all_of(calls_while_on, registers_kept, callback_arguments), _call),
+    "calls": named(all_of(calls_while_on, registers_kept, callback_arguments, always_called),
+                   _call),
     "filter": all_of(only_selected, every_site),
     "silent": silent_trampolines,
     "restored": named(rest_at_end, _half_a_pair, _restored),

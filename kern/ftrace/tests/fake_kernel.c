@@ -25,7 +25,7 @@ __asm__(".globl _text, _etext, ftrace_stubs, ftrace_call, _mcount\n"
 #define MAPPED	    MiB(8)
 
 int fake_opens, fake_syncs, fake_graces;
-bool fake_open_at_sync;
+bool fake_open_at_sync, fake_preemptible_at_sync;
 static bool alias_is_open;
 unsigned long fake_last_line;
 char fake_console[4096];
@@ -107,7 +107,7 @@ void fake_reset(void)
 	__builtin_memset((void *)(ALIAS_BASE + FAKE_FAR - KERNEL_BASE), 0, FAKE_MORE_SIZE);
 	alias_access(PROT_NONE);
 	fake_opens = fake_syncs = fake_graces = 0;
-	fake_open_at_sync = alias_is_open = false;
+	fake_open_at_sync = fake_preemptible_at_sync = alias_is_open = false;
 	record_count = 0;
 	ftrace_kernel_table.end = ftrace_records;
 	ftrace_kernel_table.next = NULL;
@@ -199,6 +199,7 @@ void arch_sync_all(void)
 {
 	fake_syncs++;
 	fake_open_at_sync |= alias_is_open;
+	fake_preemptible_at_sync |= thread_now.ctx < CTX_PREEMPT;
 }
 void __attribute__((weak)) panic(const char *fmt, ...)
 {

@@ -28,7 +28,8 @@ extern "C" {
 
 void _mcount(void);
 extern int fake_opens, fake_syncs, fake_graces;
-extern bool fake_open_at_sync; /* the text alias existed while arch_sync_all() ran */
+/* While arch_sync_all() ran the text alias existed; or preemption was on. */
+extern bool fake_open_at_sync, fake_preemptible_at_sync;
 extern unsigned long fake_last_line; /* the text address of the last arch_sync_line() */
 extern char fake_console[4096]; /* what printk() and seq_printf() were given */
 struct seq;

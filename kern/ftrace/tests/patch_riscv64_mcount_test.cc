@@ -22,8 +22,7 @@ static std::vector<u32> compiler_leaves(unsigned long ip)
 TEST(patch, a_far_call_is_what_the_assembler_writes)
 {
 	/* Symbols of the same section with relaxation off: the pair stays a pair. */
-	std::vector<u32> words = assemble("1: auipc ra, 0x12346\njalr ra, -56(ra)\n");
-	EXPECT_EQ(far_call(0, 0x12345fc8), words);
+	expect_assembled("auipc ra, 0x12346\njalr ra, -56(ra)\n", far_call(0, 0x12345fc8));
 }
 
 TEST(patch, a_far_calls_target_is_read_back)
