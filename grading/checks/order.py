@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 from grading.checks.align import NEVER
+from grading.checks.checks import first_of
 from grading.evidence.evidence import Evidence, between, during, once
 from grading.evidence.finding import Finding
 from grading.machine.observer import Kind, Record
@@ -183,18 +184,24 @@ def ops_withdrawn(evidence: Evidence) -> Finding | None:
 
 
 def filter_replaced(evidence: Evidence) -> Finding | None:
-    """A hash is filled before events can find it, and freed when no event can still search it."""
-    place = evidence.kernel.symbol("global_ops") + _ops(evidence).fields["filter_hash"]
+    """A hash, of the filter or of the notrace list, is filled before events can find it, and freed
+    when no event can still search it."""
+    op, fields = evidence.kernel.symbol("global_ops"), _ops(evidence).fields
+    return first_of(_hash_replaced(evidence, op + fields[name])
+                    for name in ("filter_hash", "notrace_hash"))
+
+
+def _hash_replaced(evidence: Evidence, place: int) -> Finding | None:
     old = 0
     for step in steps(evidence):
         stored = next((r for r in step.writes if r.v[0] == place), None)
         if not stored:
             continue
-        live = old and stored.v[1] and between(evidence.truth.stores, step.first, step.last)
-        if live:
+        if stored.v[1] and between(evidence.truth.stores, step.first, step.last):
             return _filled(evidence, step, stored) or _replaced(evidence, step, stored, old)
         old = stored.v[1]
-    return Finding("the filter of a registered op was written, and no store replaced its hash")
+    return Finding("the filter or the notrace list of a registered op was written, and no store "
+                   "replaced its hash")
 
 
 def _filled(evidence: Evidence, step: Step, stored: Record) -> Finding | None:
@@ -217,7 +224,7 @@ def _replaced(evidence: Evidence, step: Step, stored: Record, old: int) -> Findi
                        mistake="published-too-late")
     waited = waits(evidence, max(stored.seq, sites[-1].seq), step.last)
     freed = next((r for r in between(evidence.truth.hits["kfree"], stored.seq, step.last)
-                  if r.v[0] == old), None)
+                  if old and r.v[0] == old), None)
     if not waited or freed and freed.seq < waited:
         return Finding(f"'{step.line}' replaced the hash of a registered op, and did not call "
                        f"{GRACE} before the old one was freed: another CPU may still search it",

@@ -64,6 +64,9 @@ def _wrong_at(evidence: Evidence, record: Record) -> tuple[str, str]:
     sp, was, mask = record.v[:3]
     if sp % 16:
         return f"ran with sp {sp:#x}, which is not a multiple of 16", "stack-not-aligned"
+    # of riscv64's load the observer sees the new sp
+    if record.kind == Kind.BELOW and evidence.kernel.disassemble(record.addr).startswith("ld sp,"):
+        return "loads sp from memory: the frame must be removed by an addition to sp", ""
     if record.kind == Kind.BELOW:
         return ("uses memory below sp, which an interrupt may overwrite: lower sp before "
                 "you store, and raise it after you load", "stored-below-sp")

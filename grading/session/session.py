@@ -288,10 +288,11 @@ class Session:
             return [self._quiet(machine, command) for command in commands]
 
     def _live_filter(self, machine: Run) -> None:
-        """Write the filter of an op that is registered."""
+        """Write the filter and the notrace list of an op that is registered."""
         self._in_order(machine, "echo 'wl_leaf_*' > set_ftrace_filter",
                        "echo function > current_tracer", "echo 'wl_pick_*' > set_ftrace_filter",
-                       "echo nop > current_tracer", "echo > set_ftrace_filter")
+                       "echo 'wl_pick_*' > set_ftrace_notrace", "echo nop > current_tracer",
+                       "echo > set_ftrace_notrace", "echo > set_ftrace_filter")
 
     def _trials(self, machine: Run, todo: list[Trial]) -> None:
         """Run each trial with its ops; ops that the next trial needs too stay registered."""

@@ -379,6 +379,20 @@ def patched(evidence: Evidence) -> Finding | None:
     return _as_the_ops_say(evidence_of(evidence, trial))
 
 
+def resumes_by_return(evidence: Evidence) -> Finding | None:
+    """ftrace_caller resumes the function by a return, which takes the entry that the call site
+    pushed from the processor's stack of return addresses."""
+    kernel = evidence.kernel
+    for at in kernel.exits("ftrace_caller"):
+        word = kernel.word(at)
+        if not kernel.isa.returns(word) and not kernel.isa.jump(at, word):
+            return Finding(f"{kernel.name_at(at)} ({kernel.disassemble(at)}) is a jump that the "
+                           "processor does not take for a return. The entry that the call site "
+                           "pushed on its stack of return addresses stays there, and it predicts "
+                           "each later return wrongly: resume as the contract says")
+    return None
+
+
 def one_patches(evidence: Evidence) -> Finding | None:
     """Only one op that changes pc is allowed for each function."""
     trial = _trial(evidence, "live patch")
@@ -633,7 +647,7 @@ CHECKS = {
     "changed arguments": named(all_of(registers_seen, registers_changed, changed_arguments),
                                _shared, _too_many,
                                of_kind(Defect.NOT_LOADED_BACK, "change-not-loaded-back")),
-    "live patch": named(patched, _shared, _too_many, _looks_on,
+    "live patch": named(all_of(patched, resumes_by_return), _shared, _too_many, _looks_on,
                         of_kind(Defect.PC_NOT_TAKEN, "pc-ignored")),
     "many ops": named(
         all_of(many_ops, one_patches, own_functions_kept, clashes, return_taken, ready_before_sites,

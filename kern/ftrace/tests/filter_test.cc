@@ -7,6 +7,7 @@
 /* Ops and filters, down to the words in text. */
 #include "fake_kernel.h"
 #include "asm-ftrace/hook.h"
+#include "asm-ftrace/regs.h"
 #include <cstring>
 
 static void nothing(unsigned long, unsigned long, struct ftrace_ops *, struct ftrace_regs *)
@@ -189,6 +190,92 @@ TEST_F(filter, only_one_op_that_changes_pc_has_a_function)
 	EXPECT_EQ("n1nnn1", text());
 }
 
+TEST_F(filter, a_function_of_the_notrace_list_clashes_when_it_leaves_that_list)
+{
+	a = op(FTRACE_OPS_FL_IPMODIFY | FTRACE_OPS_FL_RECURSION);
+	b = op(FTRACE_OPS_FL_IPMODIFY | FTRACE_OPS_FL_RECURSION);
+	ASSERT_EQ(0, set(a, "mutex_lock"));
+	ASSERT_EQ(0, register_ftrace_function(&a));
+	ASSERT_EQ(0, set(b, "mutex_*"));
+	ASSERT_EQ(0, set(b, "mutex_lock", true, true));
+	EXPECT_EQ(0, register_ftrace_function(&b))
+		<< "mutex_lock is in the op's notrace list, so the op does not select it";
+	EXPECT_EQ("n01nnn", text());
+	EXPECT_EQ(-EBUSY, set(b, "", true, true))
+		<< "without the notrace list the op would select mutex_lock, which another op has";
+	EXPECT_EQ("n01nnn", text());
+}
+
+TEST_F(filter, a_disabled_record_stays_as_it_is)
+{
+	struct dyn_ftrace *rec = &ftrace_records[1];
+	a = op(FTRACE_OPS_FL_IPMODIFY | FTRACE_OPS_FL_RECURSION);
+	rec->flags = FTRACE_FL_DISABLED;
+	ASSERT_EQ(0, register_ftrace_function(&a));
+	EXPECT_EQ("0n0000", text());
+	EXPECT_EQ(FTRACE_FL_DISABLED, rec->flags);
+	EXPECT_EQ(0, rec->count);
+	ASSERT_EQ(0, unregister_ftrace_function(&a));
+	EXPECT_EQ(FTRACE_FL_DISABLED, rec->flags);
+}
+
+/* What the callbacks were given, in their order. */
+struct given {
+	unsigned long ip, parent_ip;
+	struct ftrace_ops *op;
+	struct ftrace_regs *regs;
+};
+static std::vector<given> callbacks;
+
+static void replaces_link(unsigned long ip, unsigned long parent_ip, struct ftrace_ops *op,
+			  struct ftrace_regs *regs)
+{
+	callbacks.push_back({ip, parent_ip, op, regs});
+	regs->link += 0x100;
+}
+
+TEST_F(filter, the_list_gives_every_op_the_same_arguments)
+{
+	struct ftrace_regs regs = {};
+	unsigned long ip = ftrace_ip(&ftrace_records[1]), parent = KERNEL_BASE + 0x1234;
+	a.func = b.func = replaces_link;
+	ASSERT_EQ(0, register_ftrace_function(&a));
+	ASSERT_EQ(0, register_ftrace_function(&b));
+	regs.pc = ip + 4;
+	regs.link = parent;
+	callbacks.clear();
+	ftrace_slots[0].func(ip, parent, nullptr, &regs);
+	ASSERT_EQ(2u, callbacks.size());
+	EXPECT_NE(callbacks[0].op, callbacks[1].op);
+	for (const given &g : callbacks) {
+		EXPECT_EQ(ip, g.ip);
+		EXPECT_EQ(parent, g.parent_ip) << "the op before may have replaced regs->link";
+		EXPECT_EQ(&regs, g.regs);
+	}
+	EXPECT_EQ(ip + 4, regs.pc);
+}
+
+static void calls_the_list(unsigned long ip, unsigned long parent_ip, struct ftrace_ops *op,
+			   struct ftrace_regs *regs)
+{
+	callbacks.push_back({ip, parent_ip, op, regs});
+	if (callbacks.size() < 4)
+		ftrace_slots[0].func(ip, parent_ip, nullptr, regs);
+}
+
+TEST_F(filter, the_list_guards_an_op_that_does_not_guard_itself)
+{
+	struct ftrace_regs regs = {};
+	unsigned long ip = ftrace_ip(&ftrace_records[1]);
+	a = op(0);
+	a.func = calls_the_list;
+	ASSERT_EQ(0, register_ftrace_function(&a));
+	callbacks.clear();
+	ftrace_slots[0].func(ip, ip, nullptr, &regs);
+	EXPECT_EQ(1u, callbacks.size())
+		<< "the callback made a traced call, and was called for it: ftrace_op_func(op)";
+}
+
 TEST_F(filter, one_function_is_added_and_removed)
 {
 	struct dyn_ftrace *rec = ftrace_records;
@@ -233,6 +320,7 @@ TEST_F(filter, one_op_more_than_there_are_stubs_is_refused)
 	for (auto &o : many)
 		ASSERT_EQ(0, register_ftrace_function(&o));
 	EXPECT_EQ(-ENOSPC, register_ftrace_function(&a));
+	EXPECT_EQ(-1, a.slot) << "there is no slot for it";
 	for (auto &o : many)
 		ASSERT_EQ(0, unregister_ftrace_function(&o));
 }
@@ -259,6 +347,18 @@ TEST_F(filter, a_site_corrupted_while_traced_leaves_the_others_restored)
 	fake_scribble(ip, 0x12345678);
 	EXPECT_EQ(0, unregister_ftrace_function(&a));
 	EXPECT_EQ("n?nnnn", text());
+	fake_scribble(ip, INSN_NOP);
+}
+
+TEST_F(filter, a_corrupted_site_of_two_ops_refuses_the_second)
+{
+	unsigned long ip = ftrace_ip(&ftrace_records[1]);
+	ASSERT_EQ(0, register_ftrace_function(&a));
+	fake_scribble(ip, 0x12345678);
+	EXPECT_EQ(-ENODEV, register_ftrace_function(&b))
+		<< "change_shared must return the error of ftrace_switch";
+	EXPECT_EQ(-1, b.slot);
+	EXPECT_EQ("0?0000", text());
 	fake_scribble(ip, INSN_NOP);
 }
 
