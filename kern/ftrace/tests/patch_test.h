@@ -206,8 +206,8 @@ TEST_F(site, a_batch_is_one_alias_and_one_synchronisation)
 	EXPECT_EQ(1, fake_syncs);
 	EXPECT_FALSE(fake_open_at_sync);
 	EXPECT_FALSE(fake_preemptible_at_sync)
-		<< "the CPU that synchronises the others must be the one that wrote: preemption is on "
-		   "again only after arch_sync_all()";
+		<< "the CPU that wrote must synchronise the others: preemption is on again only "
+		   "after arch_sync_all()";
 }
 
 TEST_F(site, make_call_refuses_a_foreign_word)
