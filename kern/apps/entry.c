@@ -100,15 +100,15 @@ CALLBACK static void entry_skipper(unsigned long ip, unsigned long parent_ip, st
 }
 
 /* Register @op for the function @name only. Return: 0 or -errno. */
-__attribute__((noipa)) static int
-entry_start(struct ftrace_ops *op, ftrace_func_t func, const char *name, uint32_t flags)
+__attribute__((noipa)) static int entry_start(struct ftrace_ops *op, ftrace_func_t func,
+					      const char *name, uint32_t flags)
 {
 	int err;
 
 	*op = (struct ftrace_ops){
 		.func = func, .flags = FTRACE_OPS_FL_RECURSION | flags, .slot = -1};
-	err = ftrace_set_filter(op, name, strlen(name), true, false) ?:
-	      register_ftrace_function(op);
+	err = ftrace_set_filter(op, name, strlen(name), true, false)
+		      ?: register_ftrace_function(op);
 	barrier(); /* no tail call: the call returns to here */
 	return err;
 }
@@ -190,8 +190,8 @@ static int clash(void)
 		char number[12];
 
 		snprintf(number, sizeof(number), "%u", numbers[i]);
-		err = entry_start(&first, entry_counter, number, FTRACE_OPS_FL_IPMODIFY) ?:
-		      ftrace_set_filter(&second, number, strlen(number), true, false);
+		err = entry_start(&first, entry_counter, number, FTRACE_OPS_FL_IPMODIFY)
+			      ?: ftrace_set_filter(&second, number, strlen(number), true, false);
 		if (!err)
 			entry_clash(&second);
 		end(&second);

@@ -91,8 +91,8 @@ TEST_F(records, a_search_of_a_million_records_reads_few_of_them)
 	struct sigaction act = {}, was;
 	struct ftrace_table table = {};
 
-	large.start = (char *)mmap(nullptr, large.SIZE, READ | WRITE,
-				   MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	large.start =
+		(char *)mmap(nullptr, large.SIZE, READ | WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 	ASSERT_NE(MAP_FAILED, (void *)large.start);
 	table.records = (struct dyn_ftrace *)large.start;
 	table.end = table.records + large.COUNT;
