@@ -89,10 +89,11 @@ class ModuleSession(Session):
         if not e.complaint and e.smp > 1:
             self._come_and_go(machine, rng)
         if not e.complaint:
-            self._coming(machine, rng, OTHER)
-            self._coming(machine, rng, SECOND)
-            self._coming(machine, rng, OTHER, SECOND)
-            self._coming(machine, rng, REQUEST, OTHER, GRAPH)
+            one, two = (self._far, self._near) if e.smp == 1 else (self._near, self._far)
+            self._coming(machine, rng, one, OTHER)
+            self._coming(machine, rng, two, SECOND)
+            self._coming(machine, rng, one, OTHER, SECOND)
+            self._coming(machine, rng, two, REQUEST, OTHER, GRAPH)
             self._going(machine)
             self._held(machine, self._far, 1)
             self._held(machine, self._near, 2)
@@ -211,8 +212,7 @@ class ModuleSession(Session):
 
     # ---- loaded and removed ----
 
-    def _coming(self, machine: Run, rng: random.Random, *instances: str) -> None:
-        module = self._far if self._evidence.smp == 1 else self._near
+    def _coming(self, machine: Run, rng: random.Random, module: Module, *instances: str) -> None:
         coming = Coming(seeded.SeededRun(module, rng.getrandbits(64)))
         self._evidence.coming.append(coming)
         self._say(f"{module.name} comes: {coming.run.command}")
