@@ -47,7 +47,8 @@ int snprintf(char *buf, size_t size, const char *fmt, ...) __attribute__((format
 
 /*
  * On failure those of files return a negative error number; strerror() takes the positive one.
- * Descriptors 0 to 2 are the console (1: or the redirection).
+ * Descriptors 0 to 2 are the console; 0 and 1: or a redirection or a pipe. A program ends when it
+ * writes into a pipe that no one reads.
  */
 int open(const char *path, int flags, ...);
 long read(int fd, void *buf, size_t n);
@@ -73,8 +74,8 @@ int remove(const char *path);              /* a file, or an empty directory */
 int mkdir(const char *path);
 
 /*
- * Read or write a whole file. read_file() returns the file's length and its
- * contents in *data, which the caller frees, after a failure too. write_file()
+ * Read or write a whole file. read_file() returns the length of the file (NULL: of standard input)
+ * and its contents in *data, which the caller frees, after a failure too. write_file()
  * creates or overwrites the file (NULL: standard output) and returns 0. Both
  * return -errno on failure.
  */

@@ -1,34 +1,27 @@
-/* cat FILE...: copy files, one after the other, to the output. */
-#include "app.h"
+/* cat [FILE...]: copy files, one after the other, or standard input, to the output. */
+#include "lib/text.h"
 
-APP("file ...", "copy files to the output");
+APP("[file ...]", "copy files to the output");
 
-static int cat(const char *path)
+static int cat(const char *path, void *arg)
 {
 	char buf[4096];
-	int fd = open(path, O_RDONLY);
+	bool named = path && strcmp(path, "-");
+	int fd = named ? open(path, O_RDONLY) : 0;
 	long n = fd;
 
 	while (fd >= 0 && (n = read(fd, buf, sizeof(buf))) > 0)
 		if (write(1, buf, n) < 0)
 			break; /* the shell prints the error */
-	if (fd >= 0) {
+	if (fd > 0) {
 		int err = close(fd);
 
 		n = n < 0 ? n : err;
 	}
-	return n < 0 ? complain("cat", path, n) : 0;
+	return n < 0 ? complain("cat", named ? path : "input", n) : 0;
 }
 
 int main(int argc, char **argv)
 {
-	int status = 0;
-
-	if (argc < 2) {
-		printf("Usage: cat file ...\n");
-		return 2;
-	}
-	for (int i = 1; i < argc; i++)
-		status |= cat(argv[i]);
-	return status;
+	return for_each_input(argc, argv, 1, cat, NULL);
 }

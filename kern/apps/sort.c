@@ -1,11 +1,16 @@
 /*
- * sort FILE [-o OUT]: sort the lines of a file by their bytes, as `LC_ALL=C sort`
- * does. A merge sort, so that equal lines keep their order
- * and the number of comparisons is bounded.
+ * sort [-n] [-r] [-k FIELD] [-o OUT] [FILE]: sort the lines of a file, or of standard input, by
+ * their bytes, as `LC_ALL=C sort` does. -n: by a number; -r: backwards; -k: by what begins with
+ * this field. A merge sort, so that the number of comparisons is bounded.
  */
-#include "app.h"
+#include "lib/text.h"
 
-APP("file [-o out]", "sort a file's lines by their bytes");
+APP("[-nr] [-k field] [-o out] [file]", "sort lines by their bytes; -n: by a number");
+
+struct order {
+	bool numbers, backwards;
+	size_t field; /* 1: the whole line */
+};
 
 struct line {
 	const char *text;
@@ -35,7 +40,24 @@ static __attribute__((noinline)) void split_lines(const char *data, size_t size,
 		*lines = (struct line){start, end - start};
 }
 
-static __attribute__((noinline)) int compare_lines(const struct line *a, const struct line *b)
+static bool is_blank(char c)
+{
+	return c == ' ' || c == '\t';
+}
+
+/* What begins with this field. The blanks before a field are part of it. */
+static struct line key_of(struct line line, size_t field)
+{
+	while (--field && line.length) {
+		while (line.length && is_blank(*line.text))
+			line = (struct line){line.text + 1, line.length - 1};
+		while (line.length && !is_blank(*line.text))
+			line = (struct line){line.text + 1, line.length - 1};
+	}
+	return line;
+}
+
+static int compare_bytes(const struct line *a, const struct line *b)
 {
 	size_t shorter = a->length < b->length ? a->length : b->length;
 	int order = memcmp(a->text, b->text, shorter);
@@ -43,28 +65,95 @@ static __attribute__((noinline)) int compare_lines(const struct line *a, const s
 	return order ? order : (a->length > b->length) - (a->length < b->length);
 }
 
+static size_t count_digits(const char *p, const char *end)
+{
+	size_t n = 0;
+
+	while (p + n < end && p[n] >= '0' && p[n] <= '9')
+		n++;
+	return n;
+}
+
+/* A number of any length: its sign, and its digits without zeros at either end. */
+struct number {
+	int sign;
+	struct line whole, part;
+};
+
+static struct number number_of(struct line key)
+{
+	const char *p = key.text, *end = p + key.length;
+	struct number n = {.sign = 1};
+
+	while (p < end && is_blank(*p))
+		p++;
+	if (p < end && *p == '-') {
+		n.sign = -1;
+		p++;
+	}
+	while (p < end && *p == '0')
+		p++;
+	n.whole = (struct line){p, count_digits(p, end)};
+	p += n.whole.length;
+	if (p < end && *p == '.')
+		n.part = (struct line){p + 1, count_digits(p + 1, end)};
+	while (n.part.length && n.part.text[n.part.length - 1] == '0')
+		n.part.length--;
+	if (!n.whole.length && !n.part.length)
+		n.sign = 0;
+	return n;
+}
+
+static int compare_numbers(struct line a, struct line b)
+{
+	struct number x = number_of(a), y = number_of(b);
+	int order;
+
+	if (x.sign != y.sign)
+		return x.sign - y.sign;
+	order = (x.whole.length > y.whole.length) - (x.whole.length < y.whole.length);
+	if (!order)
+		order = compare_bytes(&x.whole, &y.whole);
+	if (!order)
+		order = compare_bytes(&x.part, &y.part);
+	return order * x.sign;
+}
+
+/* Lines with equal keys are in the order of their bytes. */
+static __attribute__((noinline)) int compare_lines(const struct line *a, const struct line *b,
+						   const struct order *order)
+{
+	struct line x = key_of(*a, order->field), y = key_of(*b, order->field);
+	int result = order->numbers ? compare_numbers(x, y) : compare_bytes(&x, &y);
+
+	if (!result)
+		result = compare_bytes(a, b);
+	return order->backwards ? -result : result;
+}
+
 /* Merge the sorted halves of in[0, n) into out. */
 static __attribute__((noinline)) void merge(const struct line *in, struct line *out, size_t half,
-					    size_t n)
+					    size_t n, const struct order *order)
 {
 	size_t a = 0, b = half;
 
 	for (size_t i = 0; i < n; i++) {
-		bool left = b == n || (a < half && compare_lines(&in[a], &in[b]) <= 0);
+		bool left = b == n || (a < half && compare_lines(&in[a], &in[b], order) <= 0);
 
 		out[i] = left ? in[a++] : in[b++];
 	}
 }
 
-static __attribute__((noinline)) void merge_sort(struct line *lines, struct line *scratch, size_t n)
+static __attribute__((noinline)) void merge_sort(struct line *lines, struct line *scratch, size_t n,
+						 const struct order *order)
 {
 	size_t half = n / 2;
 
 	if (n < 2)
 		return;
-	merge_sort(lines, scratch, half);
-	merge_sort(lines + half, scratch + half, n - half);
-	merge(lines, scratch, half, n);
+	merge_sort(lines, scratch, half, order);
+	merge_sort(lines + half, scratch + half, n - half, order);
+	merge(lines, scratch, half, n, order);
 	memcpy(lines, scratch, n * sizeof(*lines));
 }
 
@@ -80,7 +169,7 @@ static __attribute__((noinline)) size_t join_lines(const struct line *lines, siz
 	return p - out;
 }
 
-static long sort_data(const char *data, size_t size, const char *out)
+static long sort_data(const char *data, size_t size, const char *out, const struct order *order)
 {
 	size_t n = count_lines(data, size);
 	struct line *lines = calloc(n + 1, 2 * sizeof(*lines));
@@ -89,7 +178,7 @@ static long sort_data(const char *data, size_t size, const char *out)
 
 	if (lines && text) {
 		split_lines(data, size, lines);
-		merge_sort(lines, lines + n, n);
+		merge_sort(lines, lines + n, n, order);
 		err = write_file(out, text, join_lines(lines, n, text));
 	}
 	free(text);
@@ -97,24 +186,39 @@ static long sort_data(const char *data, size_t size, const char *out)
 	return err;
 }
 
-int main(int argc, char **argv)
+static int sort(const char *path, const char *out, const struct order *order)
 {
-	const char *out = argc == 4 && !strcmp(argv[2], "-o") ? argv[3] : NULL;
 	void *data = NULL;
-	long n;
+	long n = read_file(path, &data);
 
-	if (argc != 2 && !out) {
-		printf("usage: sort FILE [-o OUT]\n");
-		return 2;
-	}
-	n = read_file(argv[1], &data);
 	if (n < 0) {
-		printf("sort: %s: %s\n", argv[1], strerror(-n));
+		printf("sort: %s: %s\n", path ? path : "input", strerror(-n));
 	} else {
-		n = sort_data(data, n, out);
+		n = sort_data(data, n, out, order);
 		if (n < 0)
 			printf("sort: the result cannot be written: %s\n", strerror(-n));
 	}
 	free(data);
 	return n < 0;
+}
+
+int main(int argc, char **argv)
+{
+	enum { KEY, OUT };
+	const char *value[] = {"1", NULL};
+	bool seen[2] = {false};
+	int first = parse_options(argc, argv, "nr", seen, "ko", value);
+	struct order order = {seen[0], seen[1], 1};
+
+	/* `sort FILE -o OUT` */
+	if (first > 0 && argc - first == 3 && !strcmp(argv[first + 1], "-o")) {
+		value[OUT] = argv[first + 2];
+		argc = first + 1;
+	}
+	if (first < 0 || argc - first > 1 || !parse_count(value[KEY], &order.field) ||
+	    !order.field) {
+		printf("Usage: sort [-n] [-r] [-k field] [-o out] [file]\n");
+		return 2;
+	}
+	return sort(first < argc ? argv[first] : NULL, value[OUT], &order);
 }

@@ -16,16 +16,19 @@ def build(name: str, options: list[str], out: Path) -> Path:
     """Compile kern/apps/<name>.c with these options. Returns the path of the program."""
     out.mkdir(parents=True, exist_ok=True)
     program = out / name
-    common = ["gcc", "-std=gnu11", "-O2", "-g", "-fno-pie", "-fno-builtin", "-Wall", "-Wextra"]
+    common = ["gcc", "-std=gnu11", "-O2", "-g", "-fno-pie", "-fno-builtin", "-Wall", "-Wextra",
+              "-Wno-unused-parameter"]
     against = [*options, "-iquote", str(ROOT / "kern"), *(f"-D{n}=app_{n}" for n in RENAMED)]
     against.append(f'-DAPP_NAME="{name}"')
-    for source in (f"kern/apps/{name}.c", "kern/apps/lib/applib.c"):
+    sources = (f"kern/apps/{name}.c", "kern/apps/lib/applib.c", "kern/apps/lib/text.c")
+    for source in sources:
         o = f"{program}-{Path(source).stem}.o"
         subprocess.run([*common, *against, "-c", "-o", o, str(ROOT / source)], check=True)
     sanitize = [o for o in options if o.startswith("-fsanitize")]
     subprocess.run(
         [*common, "-no-pie", "-pthread", *sanitize, "-o", str(program)]
-        + [f"{program}-{name}.o", f"{program}-applib.o", str(ROOT / "kern/tests/app_host.c")],
+        + [f"{program}-{Path(source).stem}.o" for source in sources]
+        + [str(ROOT / "kern/tests/app_host.c")],
         check=True,
     )
     return program

@@ -14,6 +14,24 @@ from pathlib import Path
 from kern.tests import app_host
 
 
+TEXT = ("cat", "head", "tail", "wc", "uniq", "cut", "grep")
+# What the host's tools also know, with the same result.
+COMMANDS = [
+    "cat", "head", "head -n 0", "head -n3", "tail", "tail -n 1", "tail -n 0", "tail -n 100000",
+    "wc -l", "wc -w", "wc -c", "uniq", "uniq -c", "cut -f 2", "cut -f 1,3- -d b", "cut -f -2 -d a",
+    "cut -f 2-3,1 -d c", "cut -c 2-", "cut -c 1,4-6", "sort", "sort -r", "sort -n", "sort -nr",
+    "sort -k 2", "sort -rk2", "sort -n -k 2", "grep -c a", "grep -v ab", "grep -n b.c",
+    "grep -i AB", "grep a*b", "grep ^ab", "grep c$", "grep ^$", "grep ^", "grep -F .", "grep [bc]c", "grep [^ab]",
+    "grep -i [A-B]c", "grep \\\\.", "grep *", "grep []x]", "grep -c nowhere", "grep a.*b.*c$"
+]
+
+
+def lines_of_words(rng: random.Random) -> bytes:
+    words = [b"ab", b"c", b"b", b"a", b" ", b"\t", b"-", b".", b"*", b"]", b"007", b"12", b"5",
+             b"\n"]
+    return b"".join(rng.choices(words, k=3000))
+
+
 def inputs(rng: random.Random) -> list[bytes]:
     """Inputs: empty, tiny, around every boundary, noise, repeated bytes, text with and without a
     last newline."""
@@ -35,7 +53,7 @@ class Apps(unittest.TestCase):
     def setUpClass(cls) -> None:
         cls.folder = tempfile.TemporaryDirectory()
         cls.path = Path(cls.folder.name)
-        names = ("sha256", "sort", "gzip", "pipeline")
+        names = ("sha256", "sort", "gzip", "pipeline", *TEXT)
         cls.programs = {n: app_host.build(n, app_host.SANITIZE, cls.path / "bin") for n in names}
         cls.files = []
         for i, data in enumerate(inputs(random.Random(4))):
@@ -66,6 +84,54 @@ class Apps(unittest.TestCase):
             self.assertEqual(self.run_app("sort", str(file)).stdout, expected, file)
             self.run_app("sort", str(file), "-o", str(self.path / "out"))
             self.assertEqual((self.path / "out").read_bytes(), expected, file)
+
+    def both(self, command: str, data: bytes, by_name: bool) -> None:
+        """The program gives what the host's tool gives, from a file or from standard input."""
+        name, *words = command.split()
+        file = self.path / "text"
+        file.write_bytes(data)
+        grep = ["-a"] if name == "grep" else []
+        argument, given = ([str(file)], b"") if by_name else ([], data)
+        want = subprocess.run([name, *grep, *words, *argument], input=given, check=False,
+                              capture_output=True, env={**os.environ, "LC_ALL": "C"})
+        got = subprocess.run([str(self.programs[name]), *words, *argument], input=given,
+                             capture_output=True, check=False)
+        self.assertEqual((got.returncode, got.stdout, got.stderr),
+                         (want.returncode, want.stdout, b""), f"{command} {argument}")
+
+    def test_programs_for_text_give_what_the_hosts_tools_give(self) -> None:
+        rng = random.Random(7)
+        words = lines_of_words(rng)
+        for command in COMMANDS:
+            # A last line without a newline gets one, as in most of these tools.
+            end = b"" if command.split()[0] in ("head", "tail") else b"b" * 5000
+            self.both(command, words + b"\n" + end, rng.random() < 0.5)
+        for command in ("cat", "head", "tail", "wc -l", "uniq -c", "cut -c 2", "sort -n", "grep a"):
+            self.both(command, b"", False)
+
+    def test_bytes_that_are_no_text_go_through_whole(self) -> None:
+        data = random.Random(8).randbytes(70000) + b"x" * 70000 + b" a\n" + b"y" * 5000
+        for command in ("cat", "wc -c", "grep -v nowhere", "grep a$", "uniq -c", "cut -c 1-"):
+            self.both(command, data, False)
+
+    def test_wrong_arguments_get_the_usage_and_exit_status_2(self) -> None:
+        for line in ("head -n", "head -n x", "head -x", "tail -n -1", "wc -x", "uniq a b", "cut",
+                     "cut -f", "cut -f 0", "cut -f 3-2", "cut -f 1 -c 1", "cut -f 1 -d ab",
+                     "cut -f 1,", "sort -k 0", "sort -x", "sort a b", "grep", "grep -E a",
+                     "grep [a", "grep [", "grep []"):
+            name, *words = line.split()
+            done = self.run_app(name, *words)
+            self.assertEqual(done.returncode, 2, line)
+            self.assertRegex(done.stdout.decode(), "^(Usage|grep): ", line)
+
+    def test_a_file_that_is_not_there_does_not_stop_the_others(self) -> None:
+        file = str(self.files[-1])
+        for command in ("cat", "head", "tail", "wc", "cut -c 1", "grep -c a"):
+            name, *words = command.split()
+            done = self.run_app(name, *words, "/nosuch", file)
+            self.assertRegex(done.stdout.decode(errors="replace"),
+                             f"(?s)^{name}: /nosuch: No such file or directory\n.", command)
+            self.assertEqual(done.returncode, 2 if name == "grep" else 1, command)
 
     def test_gunzip_restores_what_gzip_compressed(self) -> None:
         out = self.path / "out.gz"
@@ -101,7 +167,8 @@ class Apps(unittest.TestCase):
 
     def test_a_missing_file_or_word_is_a_sentence_and_a_status(self) -> None:
         gone = str(self.path / "gone")
-        for name in self.programs:
+        self.assertEqual(self.run_app("sort", gone).returncode, 1)
+        for name in ("sha256", "gzip", "pipeline"):
             words = [gone, "out"] if name == "gzip" else [gone]
             done = self.run_app(name, *words)
             self.assertEqual((done.returncode, done.stdout.count(b"\n")), (1, 1), name)

@@ -10,7 +10,7 @@
 long read_file(const char *path, void **data)
 {
 	size_t size = 0, room = 4096;
-	int fd = open(path, O_RDONLY);
+	int fd = path ? open(path, O_RDONLY) : 0;
 	char *buf = fd < 0 ? NULL : malloc(room), *more;
 	long n = fd < 0 ? fd : -ENOMEM;
 
@@ -26,7 +26,7 @@ long read_file(const char *path, void **data)
 		buf = more;
 		n = -ENOMEM;
 	}
-	if (fd >= 0)
+	if (fd > 0)
 		close(fd);
 	*data = buf;
 	return n < 0 ? n : (long)size;
