@@ -49,7 +49,8 @@ MODULES = ("kern/ftrace/modules/", "kern/ftrace/filters/mod_filter", "kern/modul
 # So five limits differ from DESIGN.md's. These are above them, and each is in use: the check of the
 # rooms' directions, the tables of the tracer's proof, events that survive a reset, the interrupt
 # controllers of boards, and the profiler. A limit has room for a correction, and none for a new
-# mechanism.
+# mechanism. The shell's was 1,500, until it got pipes and lists: pipe.c and pipe.h have 102 lines,
+# `<`, `&&`, `||`, $? and $! about 110, and `ps`, 75 lines, has become a program.
 PARTS: list[tuple[str, int | None, Callable[[str], bool]]] = [
     (f"what students write in labs 1 to {TRACER_LABS[-1]}", 2000,
      lambda f: f in handed_in(TRACER_LABS)),
@@ -61,7 +62,7 @@ PARTS: list[tuple[str, int | None, Callable[[str], bool]]] = [
     ("build tools in kern/ftrace/", 1350, inside("kern/ftrace/tools/")),
     ("kern/ without what is named here", 7750,
      inside("kern/", but=("kern/ftrace/", "kern/apps/", "kern/shell/", "kern/samples/", *MODULES))),
-    ("kern/shell/", 1500, inside("kern/shell/")),
+    ("kern/shell/", 1600, inside("kern/shell/")),
     ("grading/ and qemu/", 16000, inside("grading/", "qemu/")),
     ("Makefile", 160, lambda f: f == "Makefile"),
     ("all other make files", 500, lambda f: f.endswith(".mk")),

@@ -22,6 +22,7 @@
 #define EMFILE 24
 #define EFBIG 27
 #define ENOSPC 28
+#define EPIPE 32
 #define ERANGE 34
 #define ENAMETOOLONG 36
 #define ENOSYS 38

@@ -22,10 +22,10 @@ traced.mcount := -pg
 traced := $(traced.$(hook))
 
 # ---- what is linked ---------------------------------------------------------
-# A grade runs these programs. They call the tracer's functions; all other programs see only
+# These programs call functions of the kernel; all but `ps` are for a grade. The others see only
 # kern/app.h.
 apps_inside := $(addprefix $(out)/kern/apps/, \
-	entry.o frames.o fgraph_op.o lookup.o op.o probe.o rare.o registers.o trampolines.o)
+	entry.o frames.o fgraph_op.o lookup.o op.o probe.o ps.o rare.o registers.o trampolines.o)
 src := $(wildcard boot/$(ARCH)/*.S kern/*.c $(kern_rooms:%=%/*.c) kern/shell/*.c \
 	kern/arch/$(ARCH)/*.c kern/arch/$(ARCH)/*.S) \
 	$(call ftrace_files,$(ARCH),$(stage)) $(wildcard kern/apps/*.c kern/apps/lib/*.c) \

@@ -49,7 +49,7 @@ struct thread {
 	struct thread *wait_next; /* wait queue */
 	struct thread *sleep_next; /* its CPU's sleepers, by wake_at */
 	struct thread *all_next;  /* every thread, under threads_lock */
-	struct file *out;         /* standard output; NULL: the console. Inherited */
+	struct file *in, *out;    /* standard input and output; NULL: the console. Inherited */
 	int out_error;            /* the first write to it that failed; 0 */
 	struct node *cwd;         /* inherited */
 	void *ftrace; /* the tracer's own per-thread data; thread hooks */

@@ -29,6 +29,7 @@ static const struct {
 	E(EMFILE, "Too many open files"),
 	E(EFBIG, "File too large"),
 	E(ENOSPC, "No space left on device"),
+	E(EPIPE, "Broken pipe"),
 	E(ERANGE, "Numerical result out of range"),
 	E(ENAMETOOLONG, "File name too long"),
 	E(ENOSYS, "Function not implemented"),

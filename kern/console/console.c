@@ -30,7 +30,7 @@ static bool damaged;           /* an overrun's place in the input is not known y
 static bool was_empty;         /* there was no byte when the UART was last asked for one */
 static struct spinlock input_lock;
 static struct wait_queue readers;
-static struct thread *foreground, *watcher; /* under input_lock */
+static struct thread *foreground; /* under input_lock */
 static bool polled = true; /* received bytes raise no interrupt */
 /* the last interrupt left bytes in the UART, which may raise no other interrupt */
 static bool more;
@@ -84,8 +84,6 @@ static void receive_byte(int c)
 	}
 	ring_out = ring_in;
 	dropping = end_lost = false;
-	if (foreground->interrupted && watcher)
-		thread_interrupt(watcher);
 	thread_interrupt(foreground);
 }
 
@@ -198,12 +196,11 @@ static void interrupt_typed_ahead(struct thread *t)
 	}
 }
 
-void console_set_foreground(struct thread *t, struct thread *second)
+void console_set_foreground(struct thread *t)
 {
 	unsigned long flags = spin_lock_irqsave(&input_lock);
 
 	foreground = t;
-	watcher = second;
 	if (t) {
 		t->interrupted = false;
 		interrupt_typed_ahead(t);

@@ -24,11 +24,8 @@ int console_getchar(void);
 /* print how much input was lost since the last report, if any was */
 void console_report_loss(void);
 
-/*
- * Ctrl-C calls thread_interrupt() for @t, and from the second Ctrl-C on for
- * @watcher too. @t NULL: the reader gets Ctrl-C as a byte.
- */
+/* Ctrl-C calls thread_interrupt() for @t. NULL: the reader gets Ctrl-C as a byte. */
 struct thread;
-void console_set_foreground(struct thread *t, struct thread *watcher);
+void console_set_foreground(struct thread *t);
 
 #endif

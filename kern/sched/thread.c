@@ -156,6 +156,7 @@ static struct thread *kernel_clone(int (*fn)(void *), void *arg, int cpu, const 
 	t->fn = fn;
 	t->arg = arg;
 	t->pinned = cpu;
+	t->in = current->in;
 	t->out = current->out;
 	t->cwd = current->cwd;
 	t->process = current->process;

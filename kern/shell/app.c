@@ -274,7 +274,7 @@ long read(int fd, void *buf, size_t n)
 
 	end_if_interrupted();
 	if (fd == 0) {
-		got = read_console(buf, n);
+		got = current->in ? file_read(current->in, buf, n) : read_console(buf, n);
 	} else {
 		f = file_hold(fd);
 		got = done_with(f, f ? file_read(f, buf, n) : 0);
@@ -283,13 +283,20 @@ long read(int fd, void *buf, size_t n)
 	return got;
 }
 
+/* A program ends when no one reads its output any more. */
 long write(int fd, const void *buf, size_t n)
 {
 	struct file *f;
+	long put;
 
 	end_if_interrupted();
-	if (fd == 1)
-		return out_write(buf, n);
+	if (fd == 1) {
+		put = out_write(buf, n);
+		if (put == -EPIPE)
+			thread_interrupt(this_process()->main);
+		end_if_interrupted();
+		return put;
+	}
 	if (fd == 2) {
 		console_write(buf, n);
 		return n;

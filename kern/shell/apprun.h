@@ -19,8 +19,8 @@ const struct app *app_find(const char *name);
 int app_run(const struct app *app, int argc, char **argv);
 
 /*
- * The main thread of a program is about to exit because of Ctrl-C. If it is the shell's, the shell
- * goes on in another one.
+ * The main thread of a program is about to exit because of Ctrl-C or EPIPE: close its redirections
+ * and pipes. If it is the shell's thread, the shell goes on in another one.
  */
 void shell_thread_ends(void);
 

@@ -1,5 +1,5 @@
 /*
- * The shell's built-in commands: directories, jobs, threads, and the machine. The other commands
+ * The shell's built-in commands: directories, jobs, and the machine. The other commands
  * are programs.
  */
 #include "app.h"
@@ -9,7 +9,6 @@
 #include "job.h"
 #include "print.h"
 #include "string.h"
-#include "unwind.h"
 
 /* The next command in alphabetical order. */
 static const struct shell_command *next_command(const char *name)
@@ -36,9 +35,12 @@ static int help_main(int argc, char **argv)
 	out_printf("Programs:\n");
 	TABLE_FOR_EACH(const struct app, app, app)
 		help_line(app->name, app->arguments, app->does);
-	return out_printf("`> file` and `>> file` redirect, `;` separates, `&` runs in the "
-			  "background, "
-			  "Ctrl-C interrupts.\n") < 0;
+	return out_printf("`a | b`: b reads what a writes. `< file`, `> file` and `>> file` "
+			  "redirect. `;` separates,\n"
+			  "`&&` and `||` go on after success and after failure, `&` runs in the "
+			  "background,\n"
+			  "Ctrl-C interrupts. $? is the last exit status, $! the last background "
+			  "job's thread.\n") < 0;
 }
 SHELL_COMMAND("help", help_main, "", "list the commands");
 
@@ -87,100 +89,17 @@ static int echo_main(int argc, char **argv)
 }
 SHELL_COMMAND("echo", echo_main, "[-n] word ...", "write words");
 
-#define PS_MAX (256 + NR_CPUS)
-struct ps {
-	bool one; /* only the thread @pid */
-	u64 pid;
-	unsigned count, more;
-	struct thread rows[PS_MAX];
-	unsigned long entries[STACK_FRAMES_MAX];
-};
-
-static void ps_add(struct thread *t, void *arg)
-{
-	struct ps *ps = arg;
-
-	if (ps->one && (u64)t->pid != ps->pid)
-		return;
-	if (ps->count == PS_MAX) {
-		ps->more++;
-		return;
-	}
-	ps->rows[ps->count] = *t;
-	ps->rows[ps->count++].runtime = thread_runtime(t);
-}
-
-static void ps_row(const struct thread *t)
-{
-	static const char *const states[] = {"ready", "sleeps", "dead"};
-	u64 ms = ticks_to_ns(t->runtime) / 1000000;
-	char pinned[8] = "";
-
-	if (t->pinned >= 0 && t->pid)
-		snprintf(pinned, sizeof(pinned), "%d", t->pinned);
-	out_printf("%4d %3u %3s %-7s %5lu.%03lu %s\n", t->pid, t->cpu, pinned,
-		   t->on_cpu ? "running" : states[t->state], (unsigned long)(ms / 1000),
-		   (unsigned long)(ms % 1000), t->comm);
-}
-
-static void ps_line(unsigned long pc, bool exact)
-{
-	out_printf("       %pB\n", (void *)pc);
-}
-
-static void ps_stack(const struct thread *t, unsigned long *entries)
-{
-	unsigned count = stack_trace_save_pid(t->pid, t->cpu, entries, STACK_FRAMES_MAX);
-	struct stack_lines lines = {ps_line, out_printf, "       "};
-
-	for (unsigned i = 0; i < count; i++)
-		stack_line(&lines, entries[i], false);
-	stack_lines_end(&lines);
-}
-
-static int ps_main(int argc, char **argv)
-{
-	bool stacks = argc > 1 && !strcmp(argv[1], "-s"), one = argc == 3, found;
-	struct ps *ps;
-	u64 pid = 0;
-
-	if (argc > 3 || (argc > 1 && !stacks) || (one && kstrtou64(argv[2], 10, &pid)))
-		return shell_usage("ps [-s [pid]]");
-	ps = kzalloc(sizeof(*ps));
-	if (!ps)
-		return complain("ps", "list", ENOMEM);
-	ps->one = one;
-	ps->pid = pid;
-	threads_and_idle_for_each(ps_add, ps);
-	found = ps->count;
-	out_printf(" PID CPU PIN STATE        TIME NAME\n");
-	while (ps->count) {
-		const struct thread *t = &ps->rows[--ps->count];
-
-		ps_row(t);
-		if (stacks)
-			ps_stack(t, ps->entries);
-	}
-	if (ps->more)
-		out_printf("and %u more\n", ps->more);
-	kfree(ps);
-	if (!found)
-		printk("ps: there is no thread %s.\n", argv[2]);
-	return !found;
-}
-SHELL_COMMAND("ps", ps_main, "[-s [pid]]",
-	      "list the threads with their CPU, state and CPU time; -s: their stacks");
-
 static void jobs_row(const struct job *job)
 {
-	unsigned threads = process_threads(job->thread->process);
+	struct thread *t = job_thread(job);
+	unsigned threads = process_threads(t->process);
 	char others[24] = "";
 
 	if (threads > 1)
 		snprintf(others, sizeof(others), " and %u other%s", threads - 1,
 			 threads > 2 ? "s" : "");
-	out_printf("[%d] thread %d%s, %s: %s\n", job->id, job->thread->pid, others,
-		   thread_done(job->thread) ? "done" : "running", job->title);
+	out_printf("[%d] thread %d%s, %s: %s\n", job->id, t->pid, others,
+		   thread_done(t) ? "done" : "running", job->title);
 }
 
 static int jobs_main(int argc, char **argv)
@@ -194,21 +113,23 @@ SHELL_COMMAND("jobs", jobs_main, "", "list the background jobs and their threads
 static int wait_main(int argc, char **argv)
 {
 	for (struct job *job = shell_jobs; job; job = job->next)
-		if (!thread_wait(job->thread, false))
+		if (job_wait(job, false))
 			break;
 	return 0;
 }
 SHELL_COMMAND("wait", wait_main, "", "wait until every background job has ended", .alone = true);
 
+/* The job with this number, or with this thread, as $! has it. */
 static int kill_main(int argc, char **argv)
 {
+	bool number = argc == 2 && argv[1][0] == '%';
 	u64 id;
 
-	if (argc != 2 || kstrtou64(argv[1] + (argv[1][0] == '%'), 10, &id))
+	if (argc != 2 || kstrtou64(argv[1] + number, 10, &id))
 		return shell_usage("kill job");
 	for (struct job *job = shell_jobs; job; job = job->next)
-		if ((u64)job->id == id) {
-			thread_interrupt(job->thread);
+		if ((u64)job->id == id || (!number && (u64)job_thread(job)->pid == id)) {
+			job_interrupt(job);
 			return 0;
 		}
 	printk("kill: there is no job %lu; `jobs` lists them.\n", (unsigned long)id);

@@ -1,10 +1,10 @@
 /*
- * Split a line into words, in place: removing quotes and backslashes makes the text
- * shorter. Unsupported syntax of other shells is refused with a message; it is never
- * taken as part of a word.
+ * Splits a line into commands, and a command into words. Syntax of other shells that this
+ * one does not have is refused with a message; it is never taken as part of a word.
  */
 #include "errno.h"
-#include "shell.h"
+#include "parse.h"
+#include "print.h"
 #include "string.h"
 
 static bool is_blank(char c)
@@ -17,169 +17,158 @@ static bool ends_word(char c)
 	return !c || is_blank(c) || c == '>' || c == '&' || c == '|' || c == '<' || c == ';';
 }
 
-/* Copy the quoted text at *in to *out; false when the closing quote is missing. */
-static bool copy_quoted(char **in, char **out)
-{
-	char quote = *(*in)++;
-
-	while (**in && **in != quote) {
-		if (quote == '"' && **in == '\\' && (*in)[1] && strchr("\"\\$`", (*in)[1]))
-			(*in)++;
-		*(*out)++ = *(*in)++;
-	}
-	if (!**in)
-		return false;
-	(*in)++;
-	return true;
-}
-
-/*
- * The position in the line. `at` is the original character at `p`: the NUL that
- * ends a word may have overwritten it.
- */
-struct cursor {
-	char *p;
-	char at;
-};
-
-static void advance(struct cursor *in)
-{
-	in->at = *++in->p;
-}
-
-static void skip_blanks(struct cursor *in)
-{
-	while (is_blank(in->at))
-		advance(in);
-}
-
-static char *take_word(struct cursor *in, const char **error)
-{
-	char *word = in->p, *out = word, *p = word;
-
-	while (!ends_word(*p)) {
-		if (*p == '\'' || *p == '"') {
-			if (!copy_quoted(&p, &out)) {
-				*error = "a quote is not closed";
-				return NULL;
-			}
-			continue;
-		}
-		if (*p == '\\' && p[1])
-			p++;
-		*out++ = *p++;
-	}
-	in->p = p;
-	in->at = *p;
-	*out = 0;
-	return word;
-}
-
 static int refuse(struct command_line *c, const char *why)
 {
 	c->error = why;
 	return -EINVAL;
 }
 
-static int take_redirection(struct cursor *in, struct command_line *c)
+static void skip_blanks(struct command_line *c)
 {
-	if (c->out)
-		return refuse(c, "only one redirection is possible");
-	advance(in);
-	if (in->at == '>') {
-		c->append = true;
-		advance(in);
+	while (is_blank(*c->rest))
+		c->rest++;
+}
+
+/* $? and $!; any other $ is a letter. Return: there was one. */
+static bool put_value(struct command_line *c)
+{
+	int value = c->rest[1] == '?' ? c->values.status : c->values.background;
+
+	if (c->rest[0] != '$' || !(c->rest[1] == '?' || (c->rest[1] == '!' && value)))
+		return false;
+	c->len += scnprintf(c->text + c->len, VALUE_MAX, "%d", value);
+	c->rest += 2;
+	return true;
+}
+
+/* Copy the quoted text; false when the closing quote is missing. */
+static bool copy_quoted(struct command_line *c)
+{
+	char quote = *c->rest++;
+
+	while (*c->rest && *c->rest != quote) {
+		if (quote == '"' && put_value(c))
+			continue;
+		if (quote == '"' && *c->rest == '\\' && c->rest[1] && strchr("\"\\$`", c->rest[1]))
+			c->rest++;
+		c->text[c->len++] = *c->rest++;
 	}
-	skip_blanks(in);
-	if (ends_word(in->at))
-		return refuse(c, "a redirection needs the name of a file");
-	c->out = take_word(in, &c->error);
-	return c->out ? 0 : -EINVAL;
+	if (!*c->rest)
+		return false;
+	c->rest++;
+	return true;
 }
 
-static int take_operator(struct cursor *in, struct command_line *c)
+/* Return: NULL if the word is refused. */
+static char *take_word(struct command_line *c)
 {
-	if (in->at == '|')
-		return refuse(c, "there are no pipes: write to a file in /tmp and read that");
-	if (in->at == '<')
-		return refuse(c, "input cannot be redirected: commands take the name of a file");
-	if (in->at == ';')
-		return refuse(c, "';' needs a command before it");
-	if (!c->argc)
-		return refuse(c, "'&' needs a command before it");
-	advance(in);
-	skip_blanks(in);
-	if (in->at && in->at != '#')
-		return refuse(c, "'&' belongs at the end of a command");
-	c->background = true;
-	return 0;
+	char *word = c->text + c->len;
+
+	while (!ends_word(*c->rest)) {
+		if (*c->rest == '\'' || *c->rest == '"') {
+			if (!copy_quoted(c)) {
+				refuse(c, "a quote is not closed");
+				return NULL;
+			}
+		} else if (!put_value(c)) {
+			c->rest += *c->rest == '\\' && c->rest[1];
+			c->text[c->len++] = *c->rest++;
+		}
+	}
+	c->text[c->len++] = 0;
+	return word;
 }
 
-/* Is @word the `2` of `2>`? Not if it was quoted: then the cursor is not at the word's end. */
-static bool is_descriptor(const char *word, const struct cursor *in)
+static int take_redirection(struct command_line *c)
+{
+	char **name = *c->rest == '<' ? &c->in : &c->out;
+
+	if (*name)
+		return refuse(c, "only one redirection is possible");
+	if (*c->rest == '>' && c->rest[1] == '>') {
+		c->append = true;
+		c->rest++;
+	}
+	c->rest++;
+	skip_blanks(c);
+	if (ends_word(*c->rest))
+		return refuse(c, "a redirection needs the name of a file");
+	*name = take_word(c);
+	return *name ? 0 : -EINVAL;
+}
+
+/* The `2` of `2>`. Not if it is quoted. */
+static bool is_descriptor(const char *word)
 {
 	while (*word >= '0' && *word <= '9')
 		word++;
-	return in->at == '>' && word == in->p;
+	return *word == '>' || *word == '<';
 }
 
-static int take_argument(struct cursor *in, struct command_line *c)
+static int take_argument(struct command_line *c)
 {
-	char *word;
-
-	if (c->argc == ARRAY_SIZE(c->argv) - 1)
+	if (c->argc == WORDS_MAX)
 		return refuse(c, "there are more than 63 words");
-	word = take_word(in, &c->error);
-	if (!word)
+	if (is_descriptor(c->rest))
+		return refuse(c, "a redirection has no number: write '>' or '<' without one");
+	c->argv[c->argc] = take_word(c);
+	if (!c->argv[c->argc])
 		return -EINVAL;
-	if (is_descriptor(word, in))
-		return refuse(
-			c,
-			"only the output can be redirected: write '>' without a number before it");
-	c->argv[c->argc++] = word;
+	c->argc++;
 	return 0;
 }
 
-int shell_parse(char *line, struct command_line *c)
+static enum shell_operator take_operator(struct command_line *c)
 {
-	struct cursor in = {line, *line};
+	char first = *c->rest;
+	bool twice = first && first != ';' && c->rest[1] == first;
+
+	if (!first || first == '#')
+		return LAST;
+	c->rest += 1 + twice;
+	if (first == ';')
+		return SEQUENCE;
+	if (first == '&')
+		return twice ? AND : BACKGROUND;
+	return twice ? OR : PIPE;
+}
+
+/* A command without words may be a redirection, which makes or empties a file. */
+static int check_operators(struct command_line *c, enum shell_operator before)
+{
+	bool empty = !c->argc && !c->in && !c->out;
+
+	if (!c->argc && (before == PIPE || c->next == PIPE))
+		return refuse(c, "'|' needs a command before it and after it");
+	if (empty && (before > PIPE || c->next > PIPE))
+		return refuse(c, "'&&' and '||' need a command before and after them");
+	if (!c->argc && (c->next == BACKGROUND || (empty && c->next == SEQUENCE)))
+		return refuse(c, "'&' and ';' need a command before them");
+	return 0;
+}
+
+int shell_parse(const char *line, enum shell_operator before, struct shell_values values,
+		struct command_line *c)
+{
 	int err = 0;
 
 	memset(c, 0, sizeof(*c));
-	while (!err && !c->background) {
-		skip_blanks(&in);
-		if (!in.at || in.at == '#')
+	c->values = values;
+	c->rest = line;
+	for (skip_blanks(c); !err && *c->rest && *c->rest != '#'; skip_blanks(c)) {
+		if (*c->rest == '>' || *c->rest == '<')
+			err = take_redirection(c);
+		else if (ends_word(*c->rest))
 			break;
-		if (in.at == '>')
-			err = take_redirection(&in, c);
-		else if (ends_word(in.at))
-			err = take_operator(&in, c);
 		else
-			err = take_argument(&in, c);
+			err = take_argument(c);
 	}
-	return err;
-}
-
-char *shell_split(char *line)
-{
-	char quote = 0;
-
-	for (char *p = line; *p; p++) {
-		if (quote) {
-			if (*p == '\\' && quote == '"' && p[1])
-				p++;
-			else if (*p == quote)
-				quote = 0;
-		} else if (*p == '\\' && p[1]) {
-			p++;
-		} else if (*p == '\'' || *p == '"') {
-			quote = *p;
-		} else if (*p == '#' && (p == line || is_blank(p[-1]))) {
-			return NULL;
-		} else if (*p == ';') {
-			*p = 0;
-			return p + 1;
-		}
+	c->end = c->rest;
+	c->next = err ? LAST : take_operator(c);
+	if (c->next == BACKGROUND) {
+		c->end = c->rest;
+		skip_blanks(c);
+		c->rest += *c->rest == ';'; /* `a & ; b` is `a & b` */
 	}
-	return NULL;
+	return err ?: check_operators(c, before);
 }

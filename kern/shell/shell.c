@@ -1,7 +1,7 @@
 /*
- * The shell: it runs each command of a line as a job. A built-in command runs in
- * the shell's thread. An application, `time`, and a command with '&' run in a
- * thread of their own, so that the prompt can return before they end.
+ * The shell: it runs each pipeline of a line as a job. A built-in command alone runs in
+ * the shell's thread. An application, `time`, and each command of a pipeline or of a job
+ * with '&' run in a thread of their own, so that the prompt can return before they end.
  */
 #include "shell.h"
 #include "apprun.h"
@@ -9,17 +9,19 @@
 #include "errno.h"
 #include "irq.h"
 #include "job.h"
-#include "line.h"
+#include "pipe.h"
 #include "print.h"
 #include "strerror.h"
 #include "string.h"
 
 #define UNKNOWN_COMMAND 127
 #define INTERRUPTED 130
+#define PIPELINE_MAX 16
 
 static struct line line;
 struct job *shell_jobs;
 static struct job *here; /* the command that runs in the shell's thread */
+static struct shell_values values;
 
 /* ---- standard output ---- */
 
@@ -97,13 +99,14 @@ static const struct shell_command *command_find(const char *name)
 	return NULL;
 }
 
-static int run_parsed(void *arg);
+static int run_command(void *arg);
 
 /* 0, or an exit status if the command cannot be run in this way. */
 static int refused(const struct shell_command *c, int argc)
 {
-	if (c->alone && current->fn == run_parsed) {
-		printk("%s: only the shell itself can run this, not a job or `time`.\n", c->name);
+	if (c->alone && current->fn == run_command) {
+		printk("%s: only the shell itself can run this, not a job, a pipe or `time`.\n",
+		       c->name);
 		return 1;
 	}
 	return argc > 1 && !*c->usage ? shell_usage(c->name) : 0;
@@ -128,57 +131,102 @@ int shell_run_words(int argc, char **argv)
 	return status < 0 ? complain(argv[0], "not started", status) : status;
 }
 
-/* Close the redirection and report its first error. */
-static int end_output(struct job *job, int error)
+static const char *name_of(const struct job *job)
 {
-	const char *name = job->line.argc ? job->line.argv[0] : "shell";
-	int err = file_close(job->out);
+	return job->line.argc ? job->line.argv[0] : "shell";
+}
 
-	job->out = NULL;
+/* Close what the command reads and writes, and report the redirection's first error. */
+static int close_files(struct job *job, int error)
+{
+	int err = job->out ? file_close(job->out) : 0;
+
+	if (job->in)
+		file_close(job->in);
+	job->in = job->out = NULL;
 	if (!error)
 		error = -err;
-	return error ? complain(name, job->line.out, error) : 0;
+	return error && job->line.out ? complain(name_of(job), job->line.out, error) : 0;
 }
 
-static int run_redirected(struct job *job)
+/* Put the file, if one is named, in the place of a pipe's end. */
+static int redirect(const struct job *job, const char *path, int flags, struct file **end)
 {
-	struct command_line *c = &job->line;
-	struct file *before = current->out;
-	int flags = O_WRONLY | O_CREAT | (c->append ? O_APPEND : O_TRUNC);
-	int status = 0, err = file_open(shell_cwd(), c->out, flags, &job->out);
+	struct file *f;
+	int err = path ? file_open(shell_cwd(), path, flags, &f) : 0;
 
 	if (err)
-		return complain(c->argc ? c->argv[0] : "shell", c->out, err);
-	current->out = job->out;
-	current->out_error = 0;
-	if (c->argc)
-		status = shell_run_words(c->argc, c->argv);
-	current->out = before;
-	return end_output(job, current->out_error) ?: status;
+		return complain(name_of(job), path, err);
+	if (path && *end)
+		file_close(*end);
+	if (path)
+		*end = f;
+	return 0;
 }
 
-static int run_parsed(void *arg)
+static int run_command(void *arg)
 {
 	struct job *job = arg;
+	struct command_line *c = &job->line;
+	struct file *in = current->in, *out = current->out;
+	int flags = O_WRONLY | O_CREAT | (c->append ? O_APPEND : O_TRUNC);
+	int status = redirect(job, c->in, O_RDONLY, &job->in) ?:
+		     redirect(job, c->out, flags, &job->out);
 
-	if (job->line.out)
-		return run_redirected(job);
-	return job->line.argc ? shell_run_words(job->line.argc, job->line.argv) : 0;
+	current->in = job->in ?: in;
+	current->out = job->out ?: out;
+	current->out_error = 0;
+	if (c->argc && !status)
+		status = shell_run_words(c->argc, c->argv);
+	current->in = in;
+	current->out = out;
+	return close_files(job, current->out_error) ?: status;
 }
 
 /* ---- jobs ---- */
 
-static struct job *job_new(const char *text)
+struct thread *job_thread(const struct job *job)
 {
-	struct job *job = kzalloc(sizeof(*job));
+	while (job->reader)
+		job = job->reader;
+	return job->thread;
+}
 
-	if (!job)
-		return NULL;
-	strlcpy(job->text, text, sizeof(job->text));
-	while (*text == ' ')
-		text++;
-	strlcpy(job->title, text, sizeof(job->title));
+struct job *job_wait(struct job *job, bool main)
+{
+	while (job && (!job->thread || thread_wait(job->thread, main)))
+		job = job->reader;
 	return job;
+}
+
+void job_interrupt(struct job *job)
+{
+	for (; job; job = job->reader)
+		if (job->thread)
+			thread_interrupt(job->thread);
+}
+
+static bool job_done(const struct job *job)
+{
+	while (job && (!job->thread || thread_done(job->thread)))
+		job = job->reader;
+	return !job;
+}
+
+/* Free a job whose threads have ended. Return: the exit status of its last command. */
+static int job_end(struct job *job)
+{
+	int status = 1;
+
+	while (job) {
+		struct job *reader = job->reader;
+
+		status = job->thread ? thread_join(job->thread) : 1;
+		close_files(job, 0); /* of one that did not start */
+		kfree(job);
+		job = reader;
+	}
+	return status;
 }
 
 static void job_keep(struct job *job)
@@ -188,149 +236,201 @@ static void job_keep(struct job *job)
 	shell_jobs = job;
 }
 
-static int job_end(struct job *job)
-{
-	int status = thread_join(job->thread);
-
-	if (job->out)
-		end_output(job, 0);
-	return status;
-}
-
 static void report_jobs(void)
 {
 	struct job **at = &shell_jobs;
 
 	while (*at) {
 		struct job *job = *at;
+		char title[sizeof(job->title)];
+		int id = job->id, status;
 
-		if (!thread_done(job->thread)) {
+		if (!job_done(job)) {
 			at = &job->next;
 			continue;
 		}
 		*at = job->next;
-		printk("[%d] done, exit status %d: %s\n", job->id, job_end(job), job->title);
-		kfree(job);
+		strlcpy(title, job->title, sizeof(title));
+		status = job_end(job);
+		printk("[%d] done, exit status %d: %s\n", id, status, title);
 	}
 }
 
-/* After an interruption, the next output starts on a new line. */
-static bool was_interrupted(struct thread *t)
+/* After Ctrl-C, the next output starts on a new line. */
+static void end_foreground(bool stopped)
 {
-	if (t->interrupted)
+	console_set_foreground(NULL);
+	current->interrupted = false;
+	if (stopped)
 		console_write("\n", 1);
-	return t->interrupted;
 }
 
 /*
- * Wait for a command. If it does not end after Ctrl-C, a second Ctrl-C moves it to
- * the background; so does the return of main(), if other threads run on. Return:
- * true after Ctrl-C: the line's other commands do not run.
+ * Wait for a job. Ctrl-C interrupts all of its commands. If one of them does not end then, a
+ * second Ctrl-C moves the job to the background; so does the return of a main(), if other threads
+ * run on. Return: false after Ctrl-C: the line's other commands do not run.
  */
 static bool wait_foreground(struct job *job)
 {
-	bool done, stopped;
+	bool stopped = false;
+	struct job *left;
 
-	console_set_foreground(job->thread, current);
-	done = thread_wait(job->thread, true);
-	console_set_foreground(NULL, NULL);
-	current->interrupted = false;
-	stopped = was_interrupted(job->thread);
-	if (done) {
-		job_end(job);
-		kfree(job);
-		return stopped;
+	console_set_foreground(current);
+	left = job_wait(job, true);
+	if (interrupted()) {
+		stopped = true;
+		current->interrupted = false;
+		job_interrupt(job);
+		left = job_wait(job, true);
+	}
+	end_foreground(stopped);
+	if (!left) {
+		values.status = job_end(job);
+		return !stopped;
 	}
 	job_keep(job);
 	printk(stopped ? "%s does not respond to Ctrl-C; it continues in the background as job "
 			 "%d.\n"
 		       : "main() of %s has returned; its threads continue in the background as job "
 			 "%d.\n",
-	       job->line.argv[0], job->id);
-	return stopped;
+	       name_of(left), job->id);
+	return !stopped;
 }
 
 static bool end_here(void)
 {
-	bool stopped;
+	bool stopped = interrupted();
 
-	console_set_foreground(NULL, NULL);
-	stopped = was_interrupted(current);
-	current->interrupted = false;
-	kfree(here);
-	return stopped;
+	end_foreground(stopped);
+	job_end(here);
+	return !stopped;
 }
 
 static bool run_here(struct job *job)
 {
 	struct job *outer = here; /* `ask` runs a line */
-	bool stopped;
+	bool goes_on;
 
 	here = job;
-	console_set_foreground(current, NULL);
-	run_parsed(job);
-	stopped = end_here();
+	console_set_foreground(current);
+	values.status = run_command(job);
+	goes_on = end_here();
 	here = outer;
-	return stopped;
+	return goes_on;
 }
 
-/* Ctrl-C in a program that `taskset` ran: its thread, which is the shell's, ends. */
 void shell_thread_ends(void)
 {
-	if (current->fn == run_parsed) /* a job's: the shell waits for it */
-		return;
-	current->out = NULL;
-	if (here->out)
-		end_output(here, current->out_error);
+	struct job *job = current->fn == run_command ? current->arg : here;
+
+	close_files(job, current->out_error);
+	if (job != here)
+		return; /* the shell waits for this thread */
+	current->in = current->out = NULL;
+	values.status = INTERRUPTED;
 	end_here();
 	while (!kthread_run(shell_main, current, -1, "shell"))
 		sleep_ns(10000000);
 }
 
-static bool needs_thread(const struct command_line *c)
+static bool needs_thread(const struct job *job)
 {
-	return c->background ||
+	const struct command_line *c = &job->line;
+
+	return job->reader || c->next == BACKGROUND ||
 	       (c->argc && (!strcmp(c->argv[0], "time") ||
 			    (!command_find(c->argv[0]) && app_find(c->argv[0]))));
 }
 
-static bool run_job(struct job *job)
+/* If a command cannot be started, those before it are interrupted. */
+static bool start(struct job *job)
 {
-	if (!needs_thread(&job->line))
-		return run_here(job);
-	job->thread = kthread_run(run_parsed, job, -1, job->line.argv[0]);
-	if (!job->thread) {
-		complain(job->line.argv[0], "not started", EAGAIN);
-		kfree(job);
-	} else if (job->line.background) {
-		job_keep(job);
-		printk("[%d] thread %d\n", job->id, job->thread->pid);
-	} else {
-		return wait_foreground(job);
+	for (struct job *at = job; at; at = at->reader) {
+		at->thread = kthread_run(run_command, at, -1, at->line.argv[0]);
+		if (!at->thread) {
+			complain(at->line.argv[0], "not started", EAGAIN);
+			job_interrupt(job);
+			return false;
+		}
 	}
-	return false;
+	return true;
+}
+
+/* Return: false after Ctrl-C. */
+static bool run_job(struct job *job, bool background)
+{
+	if (!needs_thread(job))
+		return run_here(job);
+	if (!start(job) || !background)
+		return wait_foreground(job);
+	job_keep(job);
+	values = (struct shell_values){0, job_thread(job)->pid};
+	printk("[%d] thread %d\n", job->id, values.background);
+	return true;
 }
 
 /* ---- lines ---- */
 
-void shell_run_line(char *text)
+/*
+ * Take the next pipeline of the line. @next: the operator before it, and then the one after it.
+ * Return: NULL, or why it cannot be run. In both cases the caller ends the job.
+ */
+static const char *job_new(const char **line, enum shell_operator *next, struct job **first)
 {
-	for (char *rest; text; text = rest) {
-		struct job *job;
+	static const char no_memory[] = "there is no memory to run the command";
+	const char *text = *line;
+	struct job *writer = NULL, **at = first;
+	struct file *no_one;
+	int commands = 0;
+	size_t size;
 
-		rest = shell_split(text);
-		job = job_new(text);
-		if (!job) {
-			printk("shell: there is no memory to run the command.\n");
-			return;
+	while (*text == ' ')
+		text++;
+	do {
+		struct job *job = *at = kzalloc(sizeof(*job));
+
+		if (++commands > PIPELINE_MAX)
+			return "a pipeline has at most 16 commands";
+		if (!job || (writer && pipe_make(&job->in, &writer->out)))
+			return no_memory;
+		if (shell_parse(*line, *next, values, &job->line))
+			return job->line.error;
+		size = job->line.end - text + 1;
+		strlcpy((*first)->title, text, MIN(size, sizeof(job->title)));
+		*line = job->line.rest;
+		*next = job->line.next;
+		writer = job;
+		at = &job->reader;
+	} while (*next == PIPE);
+	/* what runs in the background does not read the console */
+	if (*next == BACKGROUND) {
+		if (pipe_make(&(*first)->in, &no_one))
+			return no_memory;
+		file_close(no_one);
+	}
+	return NULL;
+}
+
+void shell_run_line(const char *line)
+{
+	enum shell_operator next = SEQUENCE;
+	bool goes_on = true;
+
+	while (goes_on && next != LAST) {
+		bool skip = (next == AND && values.status) || (next == OR && !values.status);
+		struct job *job;
+		const char *error = job_new(&line, &next, &job);
+
+		if (!error && !skip && (job->line.argc || job->line.in || job->line.out)) {
+			goes_on = run_job(job, next == BACKGROUND);
+			continue;
 		}
-		if (shell_parse(job->text, &job->line)) {
-			printk("shell: %s.\n", job->line.error);
-			kfree(job);
-			return;
+		if (error) {
+			printk("shell: %s.\n", error);
+			values.status = 2;
+			goes_on = false;
 		}
-		if (run_job(job))
-			return;
+		job_end(job);
 	}
 }
 

@@ -2,7 +2,8 @@
  * The room shell/: what a person types at the console, and what runs programs for it.
  *
  *	shell.c		runs each command of a line as a job
- *	parse.c		splits a line into words
+ *	parse.c		splits a line into commands and words
+ *	pipe.c		what a command writes and the next one reads
  *	line.c		edits the line, with a history
  *	commands.c	the built-in commands
  *	framed.c	commands of a program at a serial line that may lose bytes
@@ -26,22 +27,6 @@ struct shell_command {
 #define SHELL_COMMAND(n, f, u, h, ...)                                                        \
 	TABLE_ENTRY(const struct shell_command, shell_command, f##_command) =                 \
 		{n, u, h, f, ##__VA_ARGS__}
-
-/*
- * Split a line into words: quotes ('...' and "..."), backslash, '>' and '>>'
- * with their file, '&' at the end, '#' begins a comment. Uses nothing else of the
- * kernel, so host tests can call it.
- */
-struct command_line {
-	int argc;
-	char *argv[64];
-	char *out;   /* file of > or >> */
-	bool append, background;
-	const char *error; /* a message, or NULL */
-};
-int shell_parse(char *line, struct command_line *c);
-/* End the first command of a `;` list with NUL. Return: the rest of the list, or NULL. */
-char *shell_split(char *line);
 
 /*
  * Write to this thread's standard output: the console or a redirection. A failed

@@ -127,10 +127,10 @@ TEST(console, it_says_so_only_when_there_is_nothing_left_to_read)
 
 TEST(console, ctrl_c_after_an_overrun_interrupts)
 {
-	console_set_foreground(&foreground, nullptr);
+	console_set_foreground(&foreground);
 	interrupts = 0;
 	receives({'a', UART_OVERRUN | ctrl_c});
-	console_set_foreground(nullptr, nullptr);
+	console_set_foreground(nullptr);
 	EXPECT_EQ(1, interrupts);
 	EXPECT_EQ("", read_all()) << "what was typed before it is discarded";
 	EXPECT_EQ("\nThe UART overran 1 times: it lost bytes of input before they were read.\n",
@@ -157,10 +157,10 @@ TEST(console, ctrl_c_is_a_byte_like_others_while_output_is_kept)
 	char kept[8];
 
 	console_keep(kept, sizeof(kept));
-	console_set_foreground(&foreground, nullptr);
+	console_set_foreground(&foreground);
 	interrupts = 0;
 	receives({'a', ctrl_c});
-	console_set_foreground(nullptr, nullptr);
+	console_set_foreground(nullptr);
 	console_keep(nullptr, 0);
 	EXPECT_EQ(0, interrupts);
 	EXPECT_EQ("a\003", read_all());
@@ -218,9 +218,9 @@ TEST(console, lines_for_which_there_is_no_room_become_one_that_is_marked)
 
 TEST(console, ctrl_c_discards_a_line_that_does_not_fit)
 {
-	console_set_foreground(&foreground, nullptr);
+	console_set_foreground(&foreground);
 	types(std::string(22000, 'x') + "\nlost\nlost\003ok\n");
-	console_set_foreground(nullptr, nullptr);
+	console_set_foreground(nullptr);
 	EXPECT_EQ("ok\n", read_marked());
 	EXPECT_NE("", reported());
 }

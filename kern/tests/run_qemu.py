@@ -1230,6 +1230,67 @@ def typing() -> list[Step]:
     ]
 
 
+def loses_nothing(*lines: str) -> Step:
+    """After these lines as much memory is free as before."""
+    def step(run: Run) -> str:
+        used = []
+        for _ in range(3):
+            for line in lines:
+                run.console.command(line, HANGS)
+            used.append(run.console.command("free"))
+        return f"memory after each time: {used}" if len(set(used[1:])) > 1 else ""
+    return step
+
+
+def pipes() -> list[Step]:
+    """Pipelines, lists, and what is refused of them."""
+    noise = "cat /data/noise.bin"  # more than a pipe holds
+    alone = "only the shell itself can run this, not a job, a pipe or `time`"
+    beside = "shell: '|' needs a command before it and after it.\n"
+    lists = "shell: '&&' and '||' need a command before and after them.\n"
+    return [
+        prints("echo a b | cat | wc -w", "2\n"),
+        prints("ls / | grep ^s | sort", "sys/\n"),
+        prints(f"{noise} | cat | cat > /tmp/n; cksum /data/noise.bin | cut -d ' ' -f 1 > /tmp/a; "
+               "cksum /tmp/n | cut -d ' ' -f 1 >> /tmp/a; uniq /tmp/a | wc -l", "1\n"),
+        prints("echo one > /tmp/a | wc -c; cat < /tmp/a", "0\none\n"),
+        prints("echo two | cat < /tmp/a > /tmp/b; cat /tmp/b", "one\n"),
+        # A reader that ends early ends the writers; one that does not read, too.
+        prints(f"{noise} | cat | head -n 0; echo $?", "0\n"),
+        prints(f"{noise} | echo done; {noise} | sleep 0", "done\n"),
+        prints("echo function > current_tracer; cat trace_pipe | head -n 3 | wc -l; "
+               "echo nop > current_tracer", "3\n"),
+        # The status is the last program's.
+        prints("grep x < /tmp/a | cat; echo $?; cat /tmp/a | grep x; echo $?", "0\n1\n"),
+        prints("grep -c x /tmp/a || echo none; grep -c one /tmp/a && echo some",
+               "0\nnone\n1\nsome\n"),
+        prints("grep x /tmp/a && echo a || echo b && echo c", "b\nc\n"),
+        prints("echo $? \"$?\" '$?'; # nothing", "0 0 $?\n"),
+        prints("nosuch | wc -l; nosuch || echo $?", "nosuch: unknown command; `help` lists the "
+               "commands.\n0\nnosuch: unknown command; `help` lists the commands.\n127\n"),
+        # In the background there is no input, and the line goes on.
+        shows("cat | wc -c & echo on; wait", r"^on$", r"^0$"),
+        shows("sleep 60 | sleep 60 & kill $!; wait", r"^\[1\] thread (\d+)$",
+              r"^\[1\] done, exit status 130: sleep 60 \| sleep 60 &$"),
+        interrupted(f"{noise} | cat | sleep 60"),
+        interrupted("sleep 60 | cat | cat"),
+        prints("cd /tmp | cat; pwd", f"cd: {alone}.\n/sys/kernel/tracing\n"),
+        # What cannot be understood does not run.
+        *(prints(line, beside)
+          for line in ("| cat", "echo a |", "echo a | | cat", "> /tmp/c | cat")),
+        *(prints(line, lists) for line in ("&& echo", "|| echo")),
+        prints("echo a &&", f"a\n{lists}"),
+        shows("; echo", r"^shell: '&' and ';' need a command before them\.$"),
+        prints("echo|" * 16 + "echo", "shell: a pipeline has at most 16 commands.\n"),
+        prints("echo|" * 15 + "echo a", "a\n"),
+        loses_nothing(f"{noise} | cat | head -n 0", f"{noise} | echo done | sleep 0",
+                      "cat /nosuch | cat > /nosuch/x", "echo a | | b",
+                      "sleep 60 | cat & kill $!; wait"),
+        prints("ps | grep -c shell", "1\n"),
+        prints("uname; uname -x", "Callsite\nUsage: uname [-a]\n"),
+    ]
+
+
 def shell_cases(arch: str) -> list[Case]:
     steps = [
         prints("echo hello", "hello\n"),
@@ -1261,7 +1322,7 @@ def shell_cases(arch: str) -> list[Case]:
               "ENOENT"), *(prints(line, f"Usage: {usage}\n")
                            for line, usage in (("help cat", "help"), ("wait 5", "wait"),
                                                ("cd /tmp /data", "cd [directory]"))),
-        shows("cat /tmp/f 2> /tmp/err", "^shell: only the output"),
+        shows("cat /tmp/f 2> /tmp/err", "^shell: a redirection has no number"),
         shows("ls /tmp/err", "ENOENT"),
         *(prints(line, "") for line in
           ("echo p:g/one schedule > dynamic_events; cd events/g; echo > ../../dynamic_events; cd "
@@ -1280,6 +1341,7 @@ def shell_cases(arch: str) -> list[Case]:
     graph = "echo function_graph > current_tracer"
     return [
         Case("shell", arch, smp=2, steps=steps),
+        *(Case(f"pipes, CPUs {smp}", arch, smp=smp, steps=pipes()) for smp in (1, 4)),
         *(Case(f"typing, CPUs {smp}", arch, smp=smp, steps=typing()) for smp in (1, 4)),
         Case("a grace period and a thread that is held", arch, smp=2,
              steps=[grace_period(graph),
@@ -1730,8 +1792,8 @@ def panic_cases(arch: str) -> list[Case]:
                             "echo function_graph > instances/g/current_tracer")
         return run.console.command("panic under graph tracing") and "it did not"
 
-    callers = ("panic_main", "shell_run_words", "shell_run_line", "shell_main", "thread_start",
-               "thread_start_asm")
+    callers = ("panic_main", "shell_run_words", "run_command", "shell_run_line", "shell_main",
+               "thread_start", "thread_start_asm")
     walk = "Call trace:\n" + "".join(rf".*\] {name}\+0x[1-9a-f].*\n"
                                      for name in callers) + "end of panic"
     return [

@@ -16,11 +16,10 @@ MAKE = ["make", "--no-print-directory", "-s", "-C", str(ROOT)]
 SWITCH = "/proc/sys/kernel/stack_tracer_enabled"
 # A program that sleeps, from the tracer's first function to the thread's first instruction.
 SLEEPER = [
-    "sleep_ns", "app_main_sleep", "app_run", "shell_run_words", "thread_start", "thread_start_asm"
+    "sleep_ns", "app_main_sleep", "app_run", "shell_run_words", "run_command", "thread_start",
+    "thread_start_asm"
 ]
-SHELL = [
-    "ps_main", "shell_run_words", "shell_run_line", "shell_main", "thread_start", "thread_start_asm"
-]
+SHELL = ["thread_wait", "shell_run_line", "shell_main", "thread_start", "thread_start_asm"]
 ROW = re.compile(r"^ *(\d+)\) +(\d+) +(\d+)   (\w+)\S*$", re.M)
 
 
