@@ -32,7 +32,8 @@ def inside(*folders: str, but: tuple[str, ...] = ()) -> Callable[[str], bool]:
 
 
 FETCH = tuple(f"kern/ftrace/{arch}/fetch.h" for arch in ARCHES)
-EVENTS = ("kern/ftrace/events/", *FETCH)
+# What the static events have in another room.
+EVENTS = ("kern/ftrace/events/", "kern/base/tracepoint.", *FETCH)
 # What is only there for modules and probes, though another room or an architecture has it.
 MODULES = ("kern/ftrace/modules/", "kern/ftrace/filters/mod_filter", "kern/module.h",
            "kern/loader/", "kern/ftrace/probes/", "kern/breakpoint.h",
@@ -58,10 +59,11 @@ PARTS: list[tuple[str, int | None, Callable[[str], bool]]] = [
      lambda f: f in handed_in(rubric.LABS) - handed_in(TRACER_LABS)),
     ("kern/ftrace/", 6900, inside("kern/ftrace/", but=("kern/ftrace/tools/", *MODULES, *EVENTS))),
     ("loader, modules, probes, live patch", 4700, inside(*MODULES)),
-    ("events of probes", 3800, inside(*EVENTS)),
+    ("events", 3800, inside(*EVENTS)),
     ("build tools in kern/ftrace/", 1350, inside("kern/ftrace/tools/")),
     ("kern/ without what is named here", 7750,
-     inside("kern/", but=("kern/ftrace/", "kern/apps/", "kern/shell/", "kern/samples/", *MODULES))),
+     inside("kern/", but=("kern/ftrace/", "kern/apps/", "kern/shell/", "kern/samples/", *MODULES,
+                          *EVENTS))),
     ("kern/shell/", 1600, inside("kern/shell/")),
     ("grading/ and qemu/", 16000, inside("grading/", "qemu/")),
     ("Makefile", 160, lambda f: f == "Makefile"),

@@ -73,6 +73,8 @@ SECTIONS
 		TABLE(filter_commands)
 		TABLE(fixup)
 		TABLE(kprobe_blacklist)
+		TABLE(static_event)
+		TABLE(tracepoint_site)
 		TABLE(tracefs_file)
 		TABLE(tracer)
 		TABLE(trace_event_type)

@@ -23,9 +23,9 @@ ftrace_lab.5 := $(ftrace_lab.4) $(ftrace_graph) graph_caller.S fgraph_one.c fgra
 ftrace_lab.6 := $(ftrace_lab.4) $(ftrace_graph) fgraph.c trace_graph_direct.c profile.c
 ftrace_lab.7 := $(ftrace_lab.6) \
 	trampoline.c ftrace_module.c module_records.c mod_filter.c ftrace_exports.c
-ftrace_lab.8 := $(ftrace_lab.7) probe_exports.c error_log.c function_command.c boot_args.c \
+ftrace_lab.8 := $(ftrace_lab.7) probe_exports.c \
 	kprobes.c kprobe_hit.c kprobe_text.c sites.c fprobe.c kretprobe.c livepatch.c \
-	probe_parse.c event_filter.c probe_fetch.c probe_print.c trace_probe.c probe_files.c
+	$(notdir $(wildcard kern/ftrace/events/*.c))
 
 # The rooms (README.md): a file's name says it in all of them.
 ftrace_rooms := $(addprefix kern/ftrace/, \
@@ -66,7 +66,7 @@ ftrace_cflags = -fno-jump-tables $(ftrace_cflags.$(ARCH))
 ftrace_leaves := $(addprefix %/kern/ftrace/, \
 	graph/fgraph.o graph/shadow_frame.o ring/ring_buffer.o \
 	probes/fprobe.o probes/kprobe_hit.o probes/kprobes.o probes/kretprobe.o \
-	events/probe_fetch.o \
+	events/probe_fetch.o events/event_write.o events/static_event.o \
 	trace/trace.o trace/trace_function.o trace/trace_graph.o trace/trace_graph_direct.o)
 $(ftrace_leaves): ftrace_cflags += -fomit-frame-pointer -ffixed-$(frame_pointer)
 # The patchers have no frame either: 5 instructions less for each site.

@@ -173,6 +173,7 @@ static void publish(struct module *m)
 	smp_wmb();
 	WRITE_ONCE(*link, m);
 	ftrace_module_enable(m);
+	TRACE(module_load, m->name);
 }
 
 /* Free what a load has made so far. Nobody else sees @m. */
@@ -424,6 +425,7 @@ static void withdraw(struct module *m)
 {
 	struct module **link = link_of(m->name);
 
+	TRACE(module_free, m->name);
 	file_ops_forget(&m->files); /* those that its last thread has made; none was opened */
 	file_ops_end(&m->files);
 	WRITE_ONCE(*link, m->next);

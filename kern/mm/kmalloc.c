@@ -12,6 +12,7 @@
 #include "memory.h"
 #include "print.h"
 #include "string.h"
+#include "tracepoint.h"
 
 #define SLAB_ORDER 2
 #define SLAB_SIZE  ((unsigned long)PAGE_SIZE << SLAB_ORDER)
@@ -66,6 +67,8 @@ static void check_poison(struct object *o, unsigned size)
 {
 }
 #endif
+
+static size_t object_size(const void *p);
 
 static unsigned class_of(size_t size)
 {
@@ -123,7 +126,7 @@ static void *slab_take(struct slab *s)
 	return o;
 }
 
-void *kmalloc(size_t size)
+static __always_inline void *allocate(size_t size)
 {
 	unsigned index = class_of(size);
 
@@ -136,6 +139,14 @@ void *kmalloc(size_t size)
 	void *p = s ? slab_take(s) : NULL;
 
 	spin_unlock_irqrestore(&kmalloc_lock, flags);
+	return p;
+}
+
+void *kmalloc(size_t size)
+{
+	void *p = allocate(size);
+
+	TRACE(kmalloc, __builtin_return_address(0), p, size, p ? object_size(p) : 0);
 	return p;
 }
 
@@ -206,6 +217,7 @@ static void slab_give(struct slab *s, struct object *o)
 
 void kfree(void *p)
 {
+	TRACE(kfree, __builtin_return_address(0), p);
 	if (!p)
 		return;
 	if (page_order(p) >= 0) {

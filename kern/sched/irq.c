@@ -40,7 +40,9 @@ void handle_irq(unsigned irq)
 
 	for (unsigned i = 0; i < handler_count; i++) {
 		if (handlers[i].irq == irq) {
+			TRACE(irq_handler_entry, irq, handlers[i].handler);
 			handlers[i].handler();
+			TRACE(irq_handler_exit, irq, true);
 			return;
 		}
 	}
@@ -51,10 +53,12 @@ void handle_irq(unsigned irq)
 
 void handle_timer(void)
 {
+	TRACE(timer_expire_entry, &this_cpu()->timer, handle_timer, this_cpu()->timer);
 	TABLE_FOR_EACH(const struct tick_hook, tick_hook, hook)
 		hook->fn();
 	watchdog_tick();
 	sched_tick();
+	TRACE(timer_expire_exit, &this_cpu()->timer);
 }
 
 void ipi_send(unsigned cpu_index, int what)
@@ -85,8 +89,15 @@ void handle_ipi(void)
 
 	if (work & 1 << IPI_STOP)
 		park_cpu();
-	if (work & 1 << IPI_CALL)
+	if (work & 1 << IPI_RESCHEDULE) {
+		TRACE(ipi_entry, IPI_RESCHEDULE);
+		TRACE(ipi_exit, IPI_RESCHEDULE);
+	}
+	if (work & 1 << IPI_CALL) {
+		TRACE(ipi_entry, IPI_CALL);
 		smp_run_calls();
+		TRACE(ipi_exit, IPI_CALL);
+	}
 }
 
 /* A CPU that prints a line parks after it: so the line is not printed among those of a panic. */

@@ -181,10 +181,12 @@ static void put_prev_task(struct cpu *cpu, struct thread *prev, bool preempted)
 	if (prev == cpu->idle)
 		return;
 	if (prev->state == THREAD_RUNNING || preempted) {
-		if (prev->pinned >= 0 && prev->pinned != cpu->index)
+		if (prev->pinned >= 0 && prev->pinned != cpu->index) {
+			TRACE(sched_migrate_task, prev, prev->pinned);
 			give_to_cpu(prev, prev->pinned);
-		else
+		} else {
 			enqueue_task(cpu, prev, false);
+		}
 	} else if (prev->state == THREAD_SLEEPING && prev->wake_at) {
 		enqueue_sleeper(cpu, prev);
 	}
@@ -234,6 +236,7 @@ static void __schedule(bool preempted)
 	put_prev_task(cpu, prev, preempted);
 	next = dequeue_task(cpu, false) ?: cpu->idle;
 	if (next != prev) {
+		TRACE(sched_switch, preempted, prev, next);
 		context_switch(cpu, prev, next, now);
 		return;
 	}
@@ -341,8 +344,10 @@ static void wake_sleepers(struct cpu *cpu, u64 now)
 	while (cpu->sleepers && cpu->sleepers->wake_at <= now) {
 		struct thread *t = cpu->sleepers;
 
+		TRACE(sched_waking, t);
 		dequeue_sleeper(cpu, t);
 		activate_task(cpu, t);
+		TRACE(sched_wakeup, t);
 	}
 }
 
@@ -412,6 +417,7 @@ void wake_up_process(struct thread *t)
 	struct cpu *cpu = task_rq_lock(t);
 
 	if (t->state == THREAD_SLEEPING) {
+		TRACE(sched_waking, t);
 		if (cpu->running == t || t->queued) {
 			t->state = THREAD_RUNNING;
 		} else {
@@ -419,6 +425,7 @@ void wake_up_process(struct thread *t)
 				dequeue_sleeper(cpu, t);
 			activate_task(cpu, t);
 		}
+		TRACE(sched_wakeup, t);
 	}
 	spin_unlock(&cpu->rq_lock);
 	irq_restore(flags);
@@ -446,6 +453,7 @@ void wake_up_new_task(struct thread *t)
 	struct cpu *cpu = task_rq_lock(t);
 
 	give_to_cpu(t, select_task_rq(t)->index);
+	TRACE(sched_wakeup_new, t);
 	spin_unlock(&cpu->rq_lock);
 	join_queue(t);
 	irq_restore(flags);
@@ -520,8 +528,10 @@ static struct thread *steal_from(struct cpu *other, struct cpu *to)
 
 	spin_lock(&other->rq_lock);
 	t = dequeue_task(other, true);
-	if (t)
+	if (t) {
+		TRACE(sched_migrate_task, t, to->index);
 		give_to_cpu(t, to->index);
+	}
 	spin_unlock(&other->rq_lock);
 	return t;
 }

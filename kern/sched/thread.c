@@ -168,6 +168,7 @@ static struct thread *kernel_clone(int (*fn)(void *), void *arg, int cpu, const 
 		return NULL;
 	}
 	run_thread_hooks(THREAD_BORN, current, t);
+	TRACE(sched_process_fork, current, t);
 	wake_up_new_task(t);
 	return t;
 }
@@ -184,6 +185,7 @@ static void set_dead(struct thread *t, void *unused)
 
 void thread_exit(int code)
 {
+	TRACE(sched_process_exit, current);
 	run_thread_hooks(THREAD_DIES, current, NULL);
 	current->exit_code = code;
 	irq_disable();

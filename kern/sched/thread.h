@@ -38,6 +38,7 @@
 #include "lock.h"
 #include "memory.h"
 #include "print.h"
+#include "tracepoint.h"
 
 /*
  * Hooks, which the tracer links in. They are called when @prev creates @next; at

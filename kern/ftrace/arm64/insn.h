@@ -16,6 +16,7 @@
 #define BREAK_NUMBER	0x500
 #define INSN_MOV_X9_X30 0xaa1e03e9u
 #define INSN_BL		0x94000000u /* and the offset, in words */
+#define INSN_B		0x14000000u /* the same */
 #define INSN_REACH	MiB(128)
 #define REG_X30		30u
 
@@ -27,6 +28,12 @@ static inline bool insn_call_target(unsigned long ip, u32 insn, unsigned link,
 		return false;
 	*target = ip + (long)((s32)(insn << 6) >> 4);
 	return true;
+}
+
+/* The jump that goes where the call @call goes, and leaves no return address. */
+static inline u32 insn_jump_of(u32 call)
+{
+	return INSN_B | (call & 0x03ffffff);
 }
 
 #endif

@@ -2,6 +2,7 @@
 #include "event_filter.h"
 
 #include "errno.h"
+#include "event_type.h"
 #include "ftrace.h"
 #include "memory.h"
 #include "string.h"
@@ -17,8 +18,11 @@ static const char *const op_text[] = {
 	[OP_EQ] = "==", [OP_NE] = "!=", [OP_LE] = "<=",	 [OP_GE] = ">=",
 	[OP_LT] = "<",	[OP_GT] = ">",	[OP_BITS] = "&", [OP_GLOB] = "~"};
 
-/* Where a field is: in the event, or the running thread's pid or name. */
-enum place { IN_EVENT, IN_EVENT_STRING, PID, COMM };
+/*
+ * Where a field is: in the event, as a number, as where a text is in it, as an array of characters,
+ * or as the address of a text that stays; or the running thread's pid or name.
+ */
+enum place { IN_EVENT, IN_EVENT_STRING, IN_EVENT_ARRAY, AT_ADDRESS, PID, COMM };
 
 struct filter_node {
 	enum op op;
@@ -87,7 +91,36 @@ static int add_node(struct filter_parser *p, struct filter_node node)
 	return f->count++;
 }
 
-static bool find_field(const struct probe_def *def, const char *name, struct filter_node *node)
+static bool is_text(const struct filter_node *n)
+{
+	return n->place != IN_EVENT && n->place != PID;
+}
+
+/* A field of a static event. */
+static bool find_fixed(const struct trace_field *f, const char *name, struct filter_node *node)
+{
+	u32 offset = sizeof(struct trace_entry);
+	size_t n = strlen(name);
+
+	for (; f->type; offset += f++->size) {
+		bool array = f->name[n] == '[';
+
+		if (strncmp(f->name, name, n) || (f->name[n] && !array))
+			continue;
+		*node = (struct filter_node){.offset = offset,
+					     .size = f->size,
+					     .is_signed = f->is_signed};
+		node->place = array			       ? IN_EVENT_ARRAY
+			      : !strncmp(f->type, "__data", 6) ? IN_EVENT_STRING
+			      : !strcmp(f->type, "const char *") ? AT_ADDRESS
+								 : IN_EVENT;
+		return true;
+	}
+	return false;
+}
+
+/* A field of an event of probes. */
+static bool find_probed(const struct probe_def *def, const char *name, struct filter_node *node)
 {
 	static const char *const fixed[][2] = {{"__probe_ip", NULL},
 					       {"__probe_func", "__probe_ret_ip"}};
@@ -109,6 +142,13 @@ static bool find_field(const struct probe_def *def, const char *name, struct fil
 					     .is_signed = arg->type->is_signed};
 		return true;
 	}
+	return false;
+}
+
+static bool find_field(const struct probe_def *def, const char *name, struct filter_node *node)
+{
+	if (def->fields ? find_fixed(def->fields, name, node) : find_probed(def, name, node))
+		return true;
 	*node = (struct filter_node){
 		.place = strcmp(name, "common_pid") ? COMM : PID, .size = 4, .is_signed = true};
 	return node->place == PID || !strcmp(name, "comm") || !strcmp(name, "COMM");
@@ -132,7 +172,7 @@ static int parse_field(struct filter_parser *p, struct filter_node *node)
 
 static int parse_operator(struct filter_parser *p, struct filter_node *node)
 {
-	bool string = node->place == IN_EVENT_STRING || node->place == COMM;
+	bool string = is_text(node);
 
 	rest(p);
 	for (node->op = OP_EQ; node->op <= OP_GLOB; node->op++) {
@@ -211,8 +251,7 @@ static int parse_comparison(struct filter_parser *p)
 	int err = parse_field(p, &node) ?: parse_operator(p, &node);
 
 	if (!err)
-		err = node.place == IN_EVENT_STRING || node.place == COMM ? parse_string(p, &node)
-									  : parse_number(p, &node);
+		err = is_text(&node) ? parse_string(p, &node) : parse_number(p, &node);
 	return err ?: add_node(p, node);
 }
 
@@ -308,6 +347,10 @@ static bool match_string(const struct filter_node *n, const u8 *event)
 	if (n->place == IN_EVENT_STRING) {
 		memcpy(&where, event + n->offset, sizeof(where));
 		string = where >> 16 ? (const char *)event + (where & 0xffff) : "";
+	} else if (n->place == IN_EVENT_ARRAY) {
+		string = (const char *)event + n->offset;
+	} else if (n->place == AT_ADDRESS) {
+		memcpy(&string, event + n->offset, sizeof(string));
 	}
 	if (n->op == OP_GLOB)
 		return glob_match(n->string, strlen(n->string), string);

@@ -10,10 +10,9 @@
 #include "asm-ftrace/regs.h"
 #include "breakpoint.h"
 #include "cpu.h"
+#include "event_write.h"
 #include "irq.h"
-#include "trace_probe.h"
 #include "string.h"
-#include "trace_event.h"
 
 /* ---- Memory ---- */
 
@@ -51,8 +50,7 @@ struct hit {
 	const struct kprobe_regs *regs;
 	/* at a return: the arguments saved at the entry; NULL: they are in regs */
 	const unsigned long *args;
-	u8 *event;
-	u32 size; /* of the event so far; strings are added at its end */
+	struct made_event made; /* its size so far: strings are added at its end */
 };
 
 bool probe_has_register(unsigned n, enum probe_place place)
@@ -115,17 +113,17 @@ static inline unsigned long get_base(const struct hit *h, const struct probe_arg
  */
 static void store_string(struct hit *h, u8 *field, unsigned long from)
 {
-	u32 at = h->size, where = 0;
+	u32 at = h->made.size, where = 0;
 	unsigned long c = 1;
 
-	while (c && h->size < PROBE_EVENT_MAX && probe_load_1(from++, &c))
-		h->event[h->size++] = c;
-	if (c && h->size > at && h->size == PROBE_EVENT_MAX)
-		h->event[h->size - 1] = c = 0; /* cut */
+	while (c && h->made.size < PROBE_EVENT_MAX && probe_load_1(from++, &c))
+		h->made.bytes[h->made.size++] = c;
+	if (c && h->made.size > at && h->made.size == PROBE_EVENT_MAX)
+		h->made.bytes[h->made.size - 1] = c = 0; /* cut */
 	if (c)
-		h->size = at;
+		h->made.size = at;
 	else
-		where = (h->size - at) << 16 | at;
+		where = (h->made.size - at) << 16 | at;
 	memcpy(field, &where, sizeof(where));
 }
 
@@ -188,7 +186,7 @@ static __noinline void read_arg(struct hit *h, const struct probe_arg *arg, u8 *
 static inline void store_arg(struct hit *h, const struct probe_arg *arg)
 {
 	unsigned long value = get_base(h, arg);
-	u8 *field = h->event + arg->offset;
+	u8 *field = h->made.bytes + arg->offset;
 
 	if (arg->derefs || arg->type->print == 's')
 		read_arg(h, arg, field, value);
@@ -204,61 +202,14 @@ static inline void store_arg(struct hit *h, const struct probe_arg *arg)
  */
 static u64 scratch[NR_CPUS][PROBE_EVENT_MAX / 8 + 1];
 
-static __noinline void write_slowly(const struct hit *h, struct trace_array *tr, u32 size)
-{
-	struct trace_write w;
-	struct trace_entry *ent = trace_reserve(tr, h->probe->event->id, size, &w);
-
-	if (ent) {
-		ent->flags &= ~TRACE_FLAG_IRQS_OFF;
-		ent->flags |= kprobe_irqs_off(h->regs) ? TRACE_FLAG_IRQS_OFF : 0;
-		memcpy(ent + 1, h->event + sizeof(*ent), size - sizeof(*ent));
-	}
-	trace_end(&w, ent);
-}
-
-#define INLINE inline __attribute__((always_inline))
-#define ENTRY_WORDS (sizeof(struct trace_entry) / 4)
-
-/*
- * Begin an event on the short path (trace_event.h). Return: the place of its fields; NULL: take the
- * long path.
- */
-static INLINE u32 *begin(struct ring_buffer_cpu *rb, const struct hit *h, u32 words, u64 *end)
-{
-	u64 now = clock_ns(), delta = now - rb->last_ts;
-	u32 *to;
-
-	*end = event_end(rb->page, words);
-	if (unlikely(rb->slow) || unlikely(!event_fits(delta, *end)))
-		return NULL;
-	to = event_start(rb, rb->page, *end, now, delta, h->probe->event->id, words,
-			 h->regs->flags);
-	return to + ENTRY_WORDS;
-}
-
-static __noinline void write_event(const struct hit *h, struct trace_array *tr)
-{
-	struct ring_buffer_cpu *rb = trace_buffer(tr, this_cpu());
-	const u32 *from = (const u32 *)h->event + ENTRY_WORDS;
-	u32 words = (h->size + 3) / 4;
-	u64 end;
-	u32 *to = words <= RB_TYPE_MAX_WORDS ? begin(rb, h, words, &end) : NULL;
-
-	if (unlikely(!to))
-		return write_slowly(h, tr, 4 * words);
-	for (words -= ENTRY_WORDS; words; words--)
-		*to++ = *from++;
-	event_commit(rb->page, end);
-}
-
 /* Write an event that has only addresses directly into the buffer of global_trace. */
 static INLINE bool write_plain(const struct hit *h, bool is_return, unsigned long ip,
 			       unsigned long ret_ip)
 {
 	struct ring_buffer_cpu *rb = trace_buffer(&global_trace, this_cpu());
 	u64 end;
-	u32 *to = begin(rb, h, ENTRY_WORDS + (is_return ? 4 : 2), &end);
+	u32 *to = event_begin(rb, h->probe->event->id, h->regs->flags,
+			      ENTRY_WORDS + (is_return ? 4 : 2), &end);
 
 	if (unlikely(!to))
 		return false;
@@ -269,62 +220,19 @@ static INLINE bool write_plain(const struct hit *h, bool is_return, unsigned lon
 	return true;
 }
 
-/*
- * As on Linux, a trigger without a filter acts before the event (@event is NULL), so the event
- * at which traceoff acts is not recorded. A trigger with a filter acts after the event. A count
- * stops at 0.
- */
-static __noinline void pull_triggers(struct trace_event_file *f, const u8 *event)
-{
-	for (unsigned i = 0; i < ARRAY_SIZE(f->trigger); i++) {
-		struct event_trigger *t = &f->trigger[i];
-		bool set = __atomic_load_n(&t->set, __ATOMIC_ACQUIRE);
-		const struct event_filter *filter = READ_ONCE(t->filter);
-		long left = READ_ONCE(t->left);
-
-		if (!set || !left || t->on == tracing_is_on(f->tr))
-			continue;
-		if (!filter != !event || (filter && !event_filter_match(filter, event)))
-			continue;
-		if (left > 0 && !__atomic_compare_exchange_n(&t->left, &left, left - 1, false,
-							     __ATOMIC_RELAXED, __ATOMIC_RELAXED))
-			continue; /* another CPU does it */
-		tracing_slow(f->tr, RB_OFF, !t->on);
-	}
-}
-
-/*
- * Do what the event's file in one trace array says: act on its triggers, and write the event if it
- * is enabled and accepted.
- */
-static INLINE void take_event(const struct hit *h, struct trace_event_file *f)
-{
-	bool enabled = __atomic_load_n(&f->enabled, __ATOMIC_ACQUIRE); /* before its filter */
-	const struct event_filter *filter = READ_ONCE(f->filter);
-	bool pulled = READ_ONCE(f->trigger[0].set) | READ_ONCE(f->trigger[1].set);
-
-	if (unlikely(pulled))
-		pull_triggers(f, NULL);
-	if (enabled && (!filter || event_filter_match(filter, h->event)))
-		write_event(h, f->tr);
-	if (unlikely(pulled))
-		pull_triggers(f, h->event);
-}
-
 static __noinline void make_event(struct hit *h, unsigned long ip, unsigned long ret_ip)
 {
 	const struct probe_def *def = h->probe->def;
 	u64 *words = scratch[this_cpu()->index];
 
-	h->event = (u8 *)words;
-	h->size = def->size;
+	h->made = (struct made_event){h->probe->event->id, h->regs->flags, (u8 *)words, def->size};
 	words[1] = ip;
 	if (def->is_return)
 		words[2] = ret_ip;
 	for (unsigned i = 0; i < def->arg_count; i++)
 		store_arg(h, &def->arg[i]);
 	for (struct trace_event_file *f = &h->probe->event->top; f; f = READ_ONCE(f->next))
-		take_event(h, f);
+		event_take(&h->made, f);
 }
 
 /* Context: interrupts masked. */

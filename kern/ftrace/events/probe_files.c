@@ -204,7 +204,7 @@ TEXT_OPS(enable_ops, enable_show, enable_write);
 /* Does @file enable @e? events/enable does, and so does the file `enable` of the event's group. */
 static bool is_of(const struct trace_probe_event *e, const struct file *file)
 {
-	return file->node->data || !strcmp(probe_group(e), file->node->parent->name);
+	return file->node->data || !strcmp(e->def->group, file->node->parent->name);
 }
 
 static int group_show(struct seq *s, u64 item)
@@ -240,22 +240,33 @@ TEXT_OPS(group_ops, group_show, group_write);
 TRACEFS_INSTANCE_FILE(events_enable, "events/enable", 0644, &group_ops, (void *)1);
 
 /*
- * ---- set_event lists the enabled events. [!]GROUP:EVENT enables (disables); '*' or nothing is
- * any; [!]NAME is either ----
+ * ---- available_events lists all events, set_event the enabled ones. [!]GROUP:EVENT enables
+ * (disables); '*' or nothing is any; [!]NAME is either ----
  */
 
-static int set_event_show(struct seq *s, u64 item)
+static int list_events(struct seq *s, u64 item, bool all)
 {
 	struct trace_probe_event *e;
 
 	mutex_lock(&events_lock);
 	for (e = events_by_id; e; e = e->next)
-		if (file_of(e, trace_array_of(s->file))->enabled && !item--)
+		if ((file_of(e, trace_array_of(s->file))->enabled || all) && !item--)
 			break;
 	if (e)
-		seq_printf(s, "%s:%s\n", probe_group(e), e->first->def->event);
+		seq_printf(s, "%s:%s\n", e->def->group, e->def->event);
 	mutex_unlock(&events_lock);
 	return !e;
+}
+
+static int available_show(struct seq *s, u64 item)
+{
+	return list_events(s, item, true);
+}
+TRACEFS_TEXT(available_events, "available_events", TRACEFS_TOP, available_show);
+
+static int set_event_show(struct seq *s, u64 item)
+{
+	return list_events(s, item, false);
 }
 
 static bool is_name(const char *word, const char *name)
@@ -271,7 +282,7 @@ static int set_event_word(const struct trace_array *tr, char *word, bool on)
 	if (event)
 		*event++ = 0;
 	for (struct trace_probe_event *e = events_by_id; e; e = e->next) {
-		const char *group = probe_group(e), *name = e->first->def->event;
+		const char *group = e->def->group, *name = e->def->event;
 
 		if (event ? is_name(word, group) && is_name(event, name)
 			  : !strcmp(word, group) || !strcmp(word, name))
@@ -353,7 +364,7 @@ static int make_filter(const struct trace_event_file *f, char *text, struct even
 {
 	struct probe_error error = {.subsystem = "event filter parse error", .command = text};
 	int err =
-		event_filter_parse(text, f->event->first->def, filter, &error.text, &error.column);
+		event_filter_parse(text, f->event->def, filter, &error.text, &error.column);
 
 	if (err == -EINVAL)
 		error_log_add(f->tr, &error);
@@ -556,7 +567,7 @@ static void remove_empty_group(struct node *dir)
 /* The event's directory, with its files; not yet attached to its parent. */
 static int make_dir(struct trace_event_file *f)
 {
-	const struct probe_def *def = f->event->first->def;
+	const struct probe_def *def = f->event->def;
 	int err;
 	struct node *group = group_dir(f->tr, def->group, &err),
 		    *tree = group ? file_tree_new(def->event, S_DIR | 0555) : NULL;

@@ -724,6 +724,8 @@ static int find_function(struct parser *p)
 		fail(p, 0, "Invalid probed address or symbol");
 		return -ENOENT;
 	}
+	if (!n && colon && memchr(symbol, '/', colon - symbol))
+		return fail(p, 0, "A file has no probes here: there are no uprobes");
 	if (!n && !colon)
 		return fail(p, 0, "Invalid probed address or symbol");
 	return n > 1 ? fail(p, 0, "The symbol is not unique") : 0;

@@ -25,6 +25,8 @@
 #define PROBE_DEREFS_MAX 14
 #define PROBE_ARRAY_MAX 64
 
+struct trace_field; /* event_type.h */
+
 /* @print: the letter of its format: u, d, x, c a character, S a symbol, s a string. */
 struct probe_type {
 	const char *name, *field, *format; /* field, format: in the event's format file */
@@ -61,7 +63,7 @@ struct probe_arg {
 };
 
 struct probe_def {
-	char kind; /* p, r, f */
+	char kind; /* p, r, f, s */
 	bool is_return;
 	/* at a return: the arguments that the function was called with are fetched */
 	bool keeps_args;
@@ -71,6 +73,8 @@ struct probe_def {
 	unsigned long addr;
 	u32 offset;
 	u32 size; /* of an event without its strings */
+	/* of a static event (kind s), instead of arguments; without gaps, after struct trace_entry */
+	const struct trace_field *fields;
 	u32 arg_count;
 	struct probe_arg arg[];
 };

@@ -1,6 +1,6 @@
 /* An event of a probe as text, and its format file, as in Linux 6.12. */
 #include "ksyms.h"
-#include "trace_probe.h"
+#include "static_event.h"
 #include "string.h"
 
 static void print_integer(struct seq *s, const struct probe_type *type, const u8 *field)
@@ -56,9 +56,20 @@ static void print_arg(struct seq *s, const struct probe_arg *arg, const u8 *even
 	seq_printf(s, "%s", arg->count ? "}" : "");
 }
 
+/* Its fields are aligned in memory, but not in the buffer. */
+static void print_static(const struct trace_line *l, const struct trace_probe_event *e)
+{
+	u64 event[STATIC_EVENT_MAX / 8] = {0};
+
+	memcpy(event, l->ent, MIN(l->ev->len, sizeof(event)));
+	seq_printf(l->s, "%s: ", e->def->event);
+	e->fixed->print(l->s, event);
+	seq_printf(l->s, "\n");
+}
+
 static void print_event(const struct trace_line *l, const struct trace_probe_event *e)
 {
-	const struct probe_def *def = e->first->def;
+	const struct probe_def *def = e->def;
 	const u8 *event = (const u8 *)l->ent;
 	u64 ip[2];
 
@@ -83,7 +94,9 @@ static bool print_probe(const struct trace_line *l)
 	mutex_lock(&events_by_id_lock);
 	for (e = events_by_id; e && e->id != l->ent->type; e = e->next)
 		;
-	if (e)
+	if (e && e->fixed)
+		print_static(l, e);
+	else if (e)
 		print_event(l, e);
 	mutex_unlock(&events_by_id_lock);
 	return e;
@@ -144,20 +157,20 @@ static void show_print_format(struct seq *s, const struct probe_def *def)
 	seq_printf(s, "\n");
 }
 
-int probe_format_show(struct seq *s, u64 item)
+/* Return: where the next field is. */
+static u32 show_fields(struct seq *s, const char *prefix, const struct trace_field *f, u32 offset)
 {
-	static const struct trace_field common[] = {TRACE_COMMON_FIELDS(TRACE_FIELD){NULL}};
-	const struct trace_probe_event *e = ((struct trace_event_file *)s->arg)->event;
-	const struct probe_def *def = e->first->def;
 	char name[32];
-	u32 offset = 0;
 
-	seq_printf(s, "name: %s\nID: %u\nformat:\n", def->event, e->id);
-	for (const struct trace_field *f = common; f->type; offset += f++->size) {
-		snprintf(name, sizeof(name), "common_%s", f->name);
+	for (; f->type; offset += f++->size) {
+		snprintf(name, sizeof(name), "%s%s", prefix, f->name);
 		show_field(s, f->type, name, offset, f->size, f->is_signed);
 	}
-	seq_printf(s, "\n");
+	return offset;
+}
+
+static void show_probe_format(struct seq *s, const struct probe_def *def, u32 offset)
+{
 	show_field(s, "unsigned long", def->is_return ? "__probe_func" : "__probe_ip", offset, 8,
 		   false);
 	if (def->is_return)
@@ -165,5 +178,22 @@ int probe_format_show(struct seq *s, u64 item)
 	for (unsigned i = 0; i < def->arg_count; i++)
 		show_arg(s, &def->arg[i]);
 	show_print_format(s, def);
+}
+
+int probe_format_show(struct seq *s, u64 item)
+{
+	static const struct trace_field common[] = {TRACE_COMMON_FIELDS(TRACE_FIELD){NULL}};
+	const struct trace_probe_event *e = ((struct trace_event_file *)s->arg)->event;
+	u32 offset;
+
+	seq_printf(s, "name: %s\nID: %u\nformat:\n", e->def->event, e->id);
+	offset = show_fields(s, "common_", common, 0);
+	seq_printf(s, "\n");
+	if (e->fixed) {
+		show_fields(s, "", e->def->fields, offset);
+		seq_printf(s, "\nprint fmt: %s\n", e->fixed->print_fmt);
+	} else {
+		show_probe_format(s, e->def, offset);
+	}
 	return 1;
 }

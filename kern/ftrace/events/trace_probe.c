@@ -8,6 +8,7 @@
 #include "ksyms.h"
 #include "module.h"
 #include "print.h"
+#include "static_event.h"
 #include "string.h"
 #include "tracefs.h"
 
@@ -17,11 +18,6 @@
 struct mutex events_lock = MUTEX_INIT, events_by_id_lock = MUTEX_INIT;
 struct trace_probe *trace_probes;
 struct trace_probe_event *events_by_id;
-
-const char *probe_group(const struct trace_probe_event *e)
-{
-	return e->first->def->group;
-}
 
 /* ---- What the parser asks ---- */
 
@@ -142,7 +138,9 @@ int probe_event_update(struct trace_probe_event *e)
 	int err = 0;
 
 	WRITE_ONCE(e->plain, top->enabled && !top->filter && !has_trigger(top) &&
-				     !is_busy(top->next) && !e->first->def->arg_count);
+				     !is_busy(top->next) && !e->def->arg_count);
+	if (e->fixed)
+		return static_event_arm(e, on);
 	for (struct trace_probe *p = e->first; p && !err; p = p->sibling)
 		if (!on && p->armed)
 			stop(p);
@@ -222,7 +220,7 @@ static struct trace_probe_event *find_event(const char *group, const char *name)
 {
 	struct trace_probe_event *e = events_by_id;
 
-	while (e && (strcmp(e->first->def->group, group) || strcmp(e->first->def->event, name)))
+	while (e && (strcmp(e->def->group, group) || strcmp(e->def->event, name)))
 		e = e->next;
 	return e;
 }
@@ -258,10 +256,10 @@ static int refuse(struct probe_error *error, unsigned word, const char *text)
 static int check_append(const struct trace_probe_event *e, const struct probe_def *def,
 			struct probe_error *error)
 {
-	const struct probe_def *first = e->first->def;
+	const struct probe_def *first = e->def;
 	unsigned arg = differing_arg(def, first);
 
-	if ((def->kind == 'f') != (first->kind == 'f'))
+	if (e->fixed || (def->kind == 'f') != (first->kind == 'f'))
 		return refuse(error, 0, "Given group/event name is already used by another event");
 	if (def->is_return != first->is_return)
 		return refuse(error, 0, "Probe type is different from existing probe");
@@ -299,6 +297,7 @@ static int new_event(struct trace_probe *p, struct probe_error *error)
 		return -ENOMEM;
 	p->event = e;
 	e->first = p;
+	e->def = p->def;
 	e->id = free_id(&link);
 	err = probe_event_files(e);
 	if (err) {
@@ -430,6 +429,8 @@ static int remove_probe(struct trace_probe *p)
 		sibling = &(*sibling)->sibling;
 	mutex_lock(&events_by_id_lock);
 	*sibling = p->sibling;
+	if (e->first)
+		e->def = e->first->def;
 	mutex_unlock(&events_by_id_lock);
 	if (!e->first)
 		probe_event_free(e);

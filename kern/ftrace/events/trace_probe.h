@@ -1,10 +1,11 @@
 /*
- * Trace events by probes: p, r and f lines of kprobe_events and dynamic_events.
+ * Trace events by probes: p, r and f lines of kprobe_events and dynamic_events. Static events
+ * (static_event.h) have the same files, filters, triggers and instances.
  *
  *	a line -> probe_parse() -> struct probe_def -> trace_probe.c registers a kprobe,
  *	kretprobe or fprobe -> at a hit, probe_fetch.c makes the event in this CPU's
- *	scratch area, asks the filter, and copies it into the ring buffer -> later
- *	probe_print.c prints it.
+ *	scratch area; event_write.h asks the filter, and copies it into the ring buffer ->
+ *	later probe_print.c prints it.
  *
  * probe_files.c has the files that lines are written to, event_filter.c the filters,
  * error_log.c the log of refused lines. This room is the last one (lab 8): it may use all
@@ -82,7 +83,11 @@ struct trace_event_file {
 
 struct trace_probe_event {
 	struct trace_probe_event *next; /* by id */
-	struct trace_probe *first; /* there is at least one; all have the same layout */
+	const struct probe_def *def;	/* the layout; that of the first probe */
+	struct trace_probe *first; /* all have the same layout */
+	/* of a static event (static_event.h), which has no probes and stays for ever; or NULL */
+	const struct static_event *fixed;
+	bool armed; /* its sites jump */
 	u16 id;
 	/* enabled in global_trace and nowhere else, without arguments, filter and trigger */
 	bool plain;
@@ -154,7 +159,6 @@ int probe_events_clear(bool dynamic);
  */
 int probe_event_update(struct trace_probe_event *e);
 u64 probe_missed(const struct trace_probe *p);
-const char *probe_group(const struct trace_probe_event *e);
 /* Does kprobe_events list it? dynamic_events lists all probes. */
 static inline bool in_kprobe_events(const struct trace_probe *p)
 {

@@ -11,6 +11,7 @@
 #include "module.h"
 #include "stop.h"
 #include "string.h"
+#include "tracepoint.h"
 #include "ftrace_internal.h"
 
 /* In the tracer's text, so that a CPU is not preempted in a slot (in_tracer()). */
@@ -67,7 +68,7 @@ int kprobe_function(unsigned long addr, unsigned long *offset, unsigned long *si
 		return -EINVAL;
 	rec = lookup_rec(addr - *offset + HOOK_ENTRY_OFFSET);
 	if (!rec || rec->flags & FTRACE_FL_DISABLED || module_is_going(addr) || in_tracer(addr) ||
-	    is_excluded(addr - *offset, size))
+	    is_excluded(addr - *offset, size) || tracepoint_is_site(addr))
 		return -EINVAL;
 	*site = ftrace_ip(rec);
 	return 0;

@@ -64,6 +64,12 @@ static inline bool insn_call_target(unsigned long ip, u32 insn, unsigned link,
 	return true;
 }
 
+/* The jump that goes where the call @call goes, and leaves no return address. */
+static inline u32 insn_jump_of(u32 call)
+{
+	return call & ~(31u << 7);
+}
+
 /* Where `auipc ra, hi; jalr ra, lo(ra)` at @ip goes, as -pg leaves it; false: not that. */
 static inline bool insn_far_call_target(unsigned long ip, u32 hi, u32 lo, unsigned long *target)
 {

@@ -1,0 +1,59 @@
+/*
+ * What is done with an event that was made in memory, for probes (probe_fetch.c) and static
+ * events (static_event.c): each trace array's triggers act on it, and it is written to those
+ * that have it enabled and accept it. Context: interrupts masked, this CPU's recursion bit set.
+ */
+#ifndef FTRACE_EVENT_WRITE_H
+#define FTRACE_EVENT_WRITE_H
+
+#include "trace_event.h"
+#include "trace_probe.h"
+
+#define INLINE inline __attribute__((always_inline))
+#define ENTRY_WORDS (sizeof(struct trace_entry) / 4)
+
+struct made_event {
+	u16 id;
+	unsigned long flags; /* as irq_save() returned them in the traced code */
+	u8 *bytes;	     /* 8-aligned; the struct trace_entry in front is filled later */
+	u32 size;
+};
+
+/*
+ * Begin an event on the short path (trace_event.h). Return: the place of its fields; NULL: take the
+ * long path.
+ */
+static INLINE u32 *event_begin(struct ring_buffer_cpu *rb, u16 id, unsigned long flags, u32 words,
+			       u64 *end)
+{
+	u64 now = clock_ns(), delta = now - rb->last_ts;
+
+	*end = event_end(rb->page, words);
+	if (unlikely(rb->slow) || unlikely(!event_fits(delta, *end)))
+		return NULL;
+	return (u32 *)event_start(rb, rb->page, *end, now, delta, id, words, flags) + ENTRY_WORDS;
+}
+
+void event_write(const struct made_event *m, struct trace_array *tr);
+/* Let the triggers of @f act; @event: its first byte, or NULL before it is written. */
+void event_pull_triggers(struct trace_event_file *f, const u8 *event);
+
+/*
+ * Do what the event's file in one trace array says: act on its triggers, and write the event if it
+ * is enabled and accepted.
+ */
+static INLINE void event_take(const struct made_event *m, struct trace_event_file *f)
+{
+	bool enabled = __atomic_load_n(&f->enabled, __ATOMIC_ACQUIRE); /* before its filter */
+	const struct event_filter *filter = READ_ONCE(f->filter);
+	bool pulled = READ_ONCE(f->trigger[0].set) | READ_ONCE(f->trigger[1].set);
+
+	if (unlikely(pulled))
+		event_pull_triggers(f, NULL);
+	if (enabled && (!filter || event_filter_match(filter, m->bytes)))
+		event_write(m, f->tr);
+	if (unlikely(pulled))
+		event_pull_triggers(f, m->bytes);
+}
+
+#endif

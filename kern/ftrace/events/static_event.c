@@ -1,0 +1,107 @@
+/* Static events: their hits, and their sites. static_event.h says how they are declared. */
+#include "static_event.h"
+
+#include "asm-ftrace/hook.h"
+#include "errno.h"
+#include "event_write.h"
+#include "ftrace_internal.h"
+#include "init.h"
+#include "print.h"
+
+/* ---- A hit ---- */
+
+static __noinline void lose(struct trace_probe_event *event, const struct cpu *cpu)
+{
+	for_each_event_file(f, event)
+		if (READ_ONCE(f->enabled))
+			trace_buffer(f->tr, cpu)->dropped++;
+}
+
+void static_event_hit(struct trace_probe_event *event, void *bytes, u32 size)
+{
+	struct made_event m = {event->id, irq_save(), bytes, size};
+	struct cpu *cpu = this_cpu();
+	u64 recursion = cpu->recursion;
+
+	if (unlikely(recursion & cpu->context_bit)) {
+		lose(event, cpu);
+	} else {
+		cpu->recursion = recursion | cpu->context_bit;
+		for (struct trace_event_file *f = &event->top; f; f = READ_ONCE(f->next))
+			event_take(&m, f);
+		cpu->recursion = recursion;
+	}
+	irq_restore(m.flags);
+}
+
+/* ---- Its sites ---- */
+
+#define SITES_MAX 8 /* of one event: a tracepoint may be in several functions */
+
+/* The words of the event's sites. Return: their number, or -errno. */
+static int find_words(const struct static_event *s, bool on, struct text_word *words)
+{
+	int count = 0;
+
+	TABLE_FOR_EACH(const struct tracepoint_site, tracepoint_site, site) {
+		u32 call;
+		int err;
+
+		if (site->point != s->point)
+			continue;
+		err = count == SITES_MAX ? -ENOSPC
+					 : insn_call(site->ip, site->target, CALL_LINK, &call);
+		if (err)
+			return err;
+		words[count++] = (struct text_word){site->ip, on ? INSN_NOP : insn_jump_of(call),
+						    on ? insn_jump_of(call) : INSN_NOP};
+	}
+	return count;
+}
+
+int static_event_arm(struct trace_probe_event *event, bool on)
+{
+	struct text_word words[SITES_MAX];
+	int count, err;
+
+	if (event->armed == on)
+		return 0;
+	mutex_lock(&ftrace_lock);
+	count = on && ftrace_disabled ? -ENODEV : find_words(event->fixed, on, words);
+	err = MIN(count, 0);
+	if (!err) {
+		ftrace_batch_begin();
+		err = text_write(words, count);
+		ftrace_batch_end();
+	}
+	mutex_unlock(&ftrace_lock);
+	if (err) {
+		printk("events: the sites of %s cannot be changed: %d\n", event->def->event, err);
+		return err;
+	}
+	event->armed = on;
+	if (!on)
+		synchronize_sched();
+	return 0;
+}
+
+/* Set the tracepoints' pointers, and make the events' files. */
+static int static_events_init(void)
+{
+	int err = 0;
+
+	mutex_lock(&events_lock);
+	TABLE_FOR_EACH(const struct static_event, static_event, s) {
+		struct trace_probe_event **link = &events_by_id;
+
+		*(void (**)(void))s->point = s->hit;
+		while (*link && (*link)->id < s->event->id)
+			link = &(*link)->next;
+		s->event->next = *link;
+		*link = s->event;
+		err = err ?: probe_event_files(s->event);
+	}
+	mutex_unlock(&events_lock);
+	return err;
+}
+INITCALL(static_events_init);
