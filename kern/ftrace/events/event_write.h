@@ -35,8 +35,8 @@ static INLINE u32 *event_begin(struct ring_buffer_cpu *rb, u16 id, unsigned long
 }
 
 void event_write(const struct made_event *m, struct trace_array *tr);
-/* Let the triggers of @f act; @event: its first byte, or NULL before it is written. */
-void event_pull_triggers(struct trace_event_file *f, const u8 *event);
+/* event_trigger.c: let those triggers of @f act that do so before the event is written, or after. */
+void event_pull_triggers(struct trace_event_file *f, const struct made_event *m, bool after);
 
 /*
  * Do what the event's file in one trace array says: act on its triggers, and write the event if it
@@ -46,14 +46,14 @@ static INLINE void event_take(const struct made_event *m, struct trace_event_fil
 {
 	bool enabled = __atomic_load_n(&f->enabled, __ATOMIC_ACQUIRE); /* before its filter */
 	const struct event_filter *filter = READ_ONCE(f->filter);
-	bool pulled = READ_ONCE(f->trigger[0].set) | READ_ONCE(f->trigger[1].set);
+	bool pulled = READ_ONCE(f->triggers);
 
 	if (unlikely(pulled))
-		event_pull_triggers(f, NULL);
+		event_pull_triggers(f, m, false);
 	if (enabled && (!filter || event_filter_match(filter, m->bytes)))
 		event_write(m, f->tr);
 	if (unlikely(pulled))
-		event_pull_triggers(f, m->bytes);
+		event_pull_triggers(f, m, true);
 }
 
 #endif

@@ -10,14 +10,13 @@
 
 #define LINE_MAX 4094
 
-/* Taken to change events: the buffers may be reset or enlarged. */
-static void lock_events(void)
+void events_lock_all(void)
 {
 	mutex_lock(&trace_lock);
 	mutex_lock(&events_lock);
 }
 
-static void unlock_events(void)
+void events_unlock_all(void)
 {
 	mutex_unlock(&events_lock);
 	mutex_unlock(&trace_lock);
@@ -87,9 +86,9 @@ static int events_open(struct file *f)
 	int err = 0;
 
 	if (f->flags & O_TRUNC && (f->flags & O_ACCMODE) != O_RDONLY) {
-		lock_events();
+		events_lock_all();
 		err = probe_events_clear(f->node->data);
-		unlock_events();
+		events_unlock_all();
 	}
 	return err ?: seq_open(f, events_show, f->node->data);
 }
@@ -106,9 +105,9 @@ static int run_line(const char *text, size_t n, bool dynamic)
 	comment = strchr(line, '#');
 	if (comment)
 		*comment = 0;
-	lock_events();
+	events_lock_all();
 	err = probe_events_command(line, dynamic);
-	unlock_events();
+	events_unlock_all();
 	kfree(line);
 	return err;
 }
@@ -133,8 +132,7 @@ TRACEFS_FILE(dynamic_events, "dynamic_events", 0644, &events_ops, (void *)1);
 
 /* ---- enable ---- */
 
-/* Every trace array has one of every event. */
-static struct trace_event_file *file_of(struct trace_probe_event *e, const struct trace_array *tr)
+struct trace_event_file *event_file_of(struct trace_probe_event *e, const struct trace_array *tr)
 {
 	struct trace_event_file *f = &e->top;
 
@@ -153,12 +151,14 @@ static bool is_armed(const struct trace_probe_event *e)
 	return p;
 }
 
-static int set_enabled(struct trace_event_file *f, bool on)
+int event_set_enabled(struct trace_event_file *f, bool on)
 {
 	int err;
 
-	if (f->enabled == on)
+	if (f->enabled == on) {
+		f->chosen = on;
 		return 0;
+	}
 	if (on) /* the buffers get their full size, as when a tracer is chosen */
 		tracing_set_tracer(f->tr, f->tr->tracer->name);
 	smp_wmb(); /* first its filter */
@@ -168,6 +168,7 @@ static int set_enabled(struct trace_event_file *f, bool on)
 		WRITE_ONCE(f->enabled, !on);
 		probe_event_update(f->event);
 	}
+	f->chosen = f->enabled;
 	f->was_enabled |= f->enabled;
 	if (!on && is_armed(f->event))
 		synchronize_sched(); /* for a hit that began before: the probes were not stopped */
@@ -178,7 +179,7 @@ static int enable_show(struct seq *s, u64 item)
 {
 	const struct trace_event_file *f = s->arg;
 
-	seq_printf(s, "%d\n", f->enabled);
+	seq_printf(s, "%d%s\n", f->enabled, f->aims ? "*" : "");
 	return 1;
 }
 
@@ -190,7 +191,7 @@ static int enable_set(struct file *f, u64 on)
 	if (on > 1)
 		return -EINVAL;
 	mutex_lock(&events_lock);
-	err = set_enabled(f->node->data, on);
+	err = event_set_enabled(f->node->data, on);
 	mutex_unlock(&events_lock);
 	return err;
 }
@@ -214,7 +215,7 @@ static int group_show(struct seq *s, u64 item)
 	mutex_lock(&events_lock);
 	for (struct trace_probe_event *e = events_by_id; e; e = e->next)
 		if (is_of(e, s->file))
-			file_of(e, trace_array_of(s->file))->enabled ? on++ : off++;
+			event_file_of(e, trace_array_of(s->file))->enabled ? on++ : off++;
 	mutex_unlock(&events_lock);
 	seq_printf(s, "%c\n", on && off ? 'X' : on ? '1' : off ? '0' : '?');
 	return 1;
@@ -227,7 +228,7 @@ static int group_set(struct file *f, u64 on)
 	mutex_lock(&events_lock);
 	for (struct trace_probe_event *e = events_by_id; e && !err; e = e->next)
 		if (is_of(e, f))
-			err = set_enabled(file_of(e, trace_array_of(f)), on);
+			err = event_set_enabled(event_file_of(e, trace_array_of(f)), on);
 	mutex_unlock(&events_lock);
 	return err;
 }
@@ -250,7 +251,7 @@ static int list_events(struct seq *s, u64 item, bool all)
 
 	mutex_lock(&events_lock);
 	for (e = events_by_id; e; e = e->next)
-		if ((file_of(e, trace_array_of(s->file))->enabled || all) && !item--)
+		if ((event_file_of(e, trace_array_of(s->file))->enabled || all) && !item--)
 			break;
 	if (e)
 		seq_printf(s, "%s:%s\n", e->def->group, e->def->event);
@@ -286,7 +287,7 @@ static int set_event_word(const struct trace_array *tr, char *word, bool on)
 
 		if (event ? is_name(word, group) && is_name(event, name)
 			  : !strcmp(word, group) || !strcmp(word, name))
-			err = set_enabled(file_of(e, tr), on) ?: err == -EINVAL ? 0 : err;
+			err = event_set_enabled(event_file_of(e, tr), on) ?: err == -EINVAL ? 0 : err;
 	}
 	return err;
 }
@@ -296,9 +297,9 @@ static int set_event_open(struct file *f)
 	char all[] = "*:*";
 
 	if (f->flags & O_TRUNC && (f->flags & O_ACCMODE) != O_RDONLY) {
-		lock_events();
+		events_lock_all();
 		set_event_word(trace_array_of(f), all, false);
-		unlock_events();
+		events_unlock_all();
 	}
 	return seq_open(f, set_event_show, NULL);
 }
@@ -314,13 +315,13 @@ static ssize_t set_event_write(struct file *f, const char *buf, size_t n, u64 *p
 	memcpy(line, buf, n);
 	line[n] = 0;
 	count = probe_split(line, words, ARRAY_SIZE(words) - 1);
-	lock_events();
+	events_lock_all();
 	for (unsigned i = 0; i < count && !err; i++)
 		err = i == ARRAY_SIZE(words) - 1
 			      ? -E2BIG
 			      : set_event_word(trace_array_of(f), words[i] + (*words[i] == '!'),
 					       *words[i] != '!');
-	unlock_events();
+	events_unlock_all();
 	kfree(line);
 	return err ?: (ssize_t)n;
 }
@@ -328,10 +329,9 @@ static const struct file_ops set_event_ops = {set_event_open, seq_read, set_even
 					      seq_release};
 TRACEFS_INSTANCE_FILE(set_event, "set_event", 0644, &set_event_ops, NULL);
 
-/* ---- filter, trigger, id, format ---- */
+/* ---- filter, id, format ---- */
 
-/* A written text without the blanks around it, kmalloc()ed. */
-static char *trimmed(const char *buf, size_t n)
+char *event_trimmed(const char *buf, size_t n)
 {
 	char *text;
 
@@ -359,8 +359,7 @@ static int filter_show(struct seq *s, u64 item)
 	return 1;
 }
 
-/* If @text is refused, it belongs to the error log. */
-static int make_filter(const struct trace_event_file *f, char *text, struct event_filter **filter)
+int event_make_filter(const struct trace_event_file *f, char *text, struct event_filter **filter)
 {
 	struct probe_error error = {.subsystem = "event filter parse error", .command = text};
 	int err =
@@ -378,14 +377,14 @@ static ssize_t filter_write(struct file *file, const char *buf, size_t n, u64 *p
 {
 	struct trace_event_file *f = file->node->data;
 	struct event_filter *filter = NULL, *old = NULL;
-	char *text = trimmed(buf, n);
+	char *text = event_trimmed(buf, n);
 	int err = text ? 0 : -ENOMEM;
 
 	mutex_lock(&events_lock);
 	if (text && !strcmp(text, "0"))
 		kfree(text);
 	else if (text)
-		err = make_filter(f, text, &filter);
+		err = event_make_filter(f, text, &filter);
 	if (!err) {
 		old = f->filter;
 		smp_wmb();
@@ -399,110 +398,6 @@ static ssize_t filter_write(struct file *file, const char *buf, size_t n, u64 *p
 	return err ?: (ssize_t)n;
 }
 TEXT_OPS(filter_ops, filter_show, filter_write);
-
-static const char *const trigger_names[] = {"traceon", "traceoff"};
-
-static int trigger_show(struct seq *s, u64 item)
-{
-	const struct trace_event_file *f = s->arg;
-	bool any = false;
-
-	mutex_lock(&events_lock);
-	for (const struct event_trigger *t = f->trigger; t < f->trigger + ARRAY_SIZE(trigger_names);
-	     t++) {
-		if (!t->set)
-			continue;
-		any = true;
-		if (t->left < 0)
-			seq_printf(s, "%s:unlimited", trigger_names[t - f->trigger]);
-		else
-			seq_printf(s, "%s:count=%ld", trigger_names[t - f->trigger], t->left);
-		seq_printf(s, "%s%s\n", t->filter ? " if " : "",
-			   t->filter ? event_filter_text(t->filter) : "");
-	}
-	mutex_unlock(&events_lock);
-	if (!any)
-		seq_printf(s, "# Available triggers:\n# traceon traceoff\n");
-	return 1;
-}
-
-/* @text: "if FILTER". */
-static int set_condition(const struct trace_event_file *f, struct event_trigger *t,
-			 const char *text)
-{
-	char *copy;
-
-	if (strncmp(text, "if ", 3))
-		return -EINVAL;
-	copy = trimmed(text + 3, strlen(text + 3));
-	return copy ? make_filter(f, copy, &t->filter) : -ENOMEM;
-}
-
-static int change_trigger(struct trace_event_file *f, struct event_trigger *t, bool on)
-{
-	int err;
-
-	smp_wmb(); /* the trigger's fields before `set` */
-	WRITE_ONCE(t->set, on);
-	err = probe_event_update(f->event);
-	if (err) {
-		WRITE_ONCE(t->set, !on);
-		probe_event_update(f->event);
-	}
-	if (t->set)
-		return err;
-	synchronize_sched();
-	kfree(t->filter);
-	t->filter = NULL;
-	return err;
-}
-
-/*
- * [!]NAME[:COUNT] [if FILTER]. -ENOENT: "!", but no such trigger is set; -EEXIST: it is set
- * already.
- */
-static int set_trigger(struct trace_event_file *f, char *text)
-{
-	bool off = *text == '!';
-	char *name = text + off, *condition = strchr(name, ' '), *colon;
-	struct event_trigger *t;
-	u64 count = 0;
-	int i = 0, err = 0;
-
-	if (condition)
-		*condition++ = 0;
-	colon = strchr(name, ':');
-	if (colon)
-		*colon++ = 0;
-	while (i < 2 && strcmp(trigger_names[i], name))
-		i++;
-	if (i == 2 || (colon && !off && (kstrtou64(colon, 0, &count) || count > INT32_MAX)))
-		return -EINVAL;
-	t = &f->trigger[i];
-	if (t->set != off)
-		return off ? -ENOENT : -EEXIST;
-	if (!off) {
-		t->on = i == 0;
-		t->left = colon ? (long)count : -1;
-		err = condition ? set_condition(f, t, condition) : 0;
-	}
-	return err ?: change_trigger(f, t, !off);
-}
-
-static ssize_t trigger_write(struct file *f, const char *buf, size_t n, u64 *pos)
-{
-	char *text = trimmed(buf, n);
-	int err;
-
-	if (!text)
-		return -ENOMEM;
-	lock_events();
-	err = *text ? set_trigger(f->node->data, text) : 0;
-	unlock_events();
-	kfree(text);
-	return err ?: (ssize_t)n;
-}
-TEXT_OPS(trigger_ops, trigger_show, trigger_write);
 
 static int id_show(struct seq *s, u64 item)
 {
@@ -530,7 +425,7 @@ static const struct {
 	const struct file_ops *ops;
 } event_files[] = {{"enable", 0644, &enable_ops},
 		   {"filter", 0644, &filter_ops},
-		   {"trigger", 0644, &trigger_ops},
+		   {"trigger", 0644, &event_trigger_ops},
 		   {"format", 0444, &format_ops},
 		   {"id", 0444, &id_ops}};
 
@@ -662,8 +557,7 @@ int probe_event_remove_files(struct trace_probe_event *e)
 static void free_file(struct trace_event_file *f)
 {
 	kfree(f->filter);
-	for (unsigned i = 0; i < ARRAY_SIZE(f->trigger); i++)
-		kfree(f->trigger[i].filter);
+	event_free_triggers(f);
 	if (f != &f->event->top)
 		kfree(f);
 }
@@ -706,8 +600,6 @@ static struct trace_event_file *end_in(struct trace_probe_event *e, const struct
 	if (!f)
 		return NULL;
 	WRITE_ONCE(f->enabled, false);
-	for (unsigned i = 0; i < ARRAY_SIZE(f->trigger); i++)
-		WRITE_ONCE(f->trigger[i].set, false);
 	WRITE_ONCE(*link, f->next);
 	probe_event_update(e);
 	return f;

@@ -17,21 +17,45 @@ static __noinline void lose(struct trace_probe_event *event, const struct cpu *c
 			trace_buffer(f->tr, cpu)->dropped++;
 }
 
-void static_event_hit(struct trace_probe_event *event, void *bytes, u32 size)
+static __noinline void take_in_all(struct trace_probe_event *event, const struct made_event *m,
+				   struct cpu *cpu)
 {
-	struct made_event m = {event->id, irq_save(), bytes, size};
-	struct cpu *cpu = this_cpu();
 	u64 recursion = cpu->recursion;
 
-	if (unlikely(recursion & cpu->context_bit)) {
+	cpu->recursion = recursion | cpu->context_bit;
+	for (struct trace_event_file *f = &event->top; f; f = READ_ONCE(f->next))
+		event_take(m, f);
+	cpu->recursion = recursion;
+}
+
+/* Write an event that global_trace alone wants, on the short path. False: it is not written. */
+static INLINE bool write_plain(const struct cpu *cpu, u16 id, unsigned long flags, const void *bytes,
+			       u32 size)
+{
+	struct ring_buffer_cpu *rb = trace_buffer(&global_trace, cpu);
+	const u32 *from = (const u32 *)bytes + ENTRY_WORDS, *last = bytes + size;
+	u64 end;
+	u32 *to = event_begin(rb, id, flags, (size + 3) / 4, &end);
+
+	if (unlikely(!to))
+		return false;
+	while (from < last)
+		*to++ = *from++;
+	event_commit(rb->page, end);
+	return true;
+}
+
+void static_event_hit(struct trace_probe_event *event, void *bytes, u32 size)
+{
+	unsigned long flags = irq_save();
+	struct cpu *cpu = this_cpu();
+
+	if (unlikely(cpu->recursion & cpu->context_bit))
 		lose(event, cpu);
-	} else {
-		cpu->recursion = recursion | cpu->context_bit;
-		for (struct trace_event_file *f = &event->top; f; f = READ_ONCE(f->next))
-			event_take(&m, f);
-		cpu->recursion = recursion;
-	}
-	irq_restore(m.flags);
+	else if (unlikely(!READ_ONCE(event->plain)) ||
+		 unlikely(!write_plain(cpu, event->id, flags, bytes, size)))
+		take_in_all(event, &(struct made_event){event->id, flags, bytes, size}, cpu);
+	irq_restore(flags);
 }
 
 /* ---- Its sites ---- */

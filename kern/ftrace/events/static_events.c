@@ -217,41 +217,38 @@ static void timer_expire_exit_hit(const void *timer)
 
 /* ---- kmem ---- */
 
-static struct {
-	unsigned long start, size;
-} allocators[] = {{(unsigned long)kmalloc},
-		  {(unsigned long)kzalloc},
-		  {(unsigned long)krealloc},
-		  {(unsigned long)kfree}};
+/* The text of the allocator's functions: they are in one file. */
+static unsigned long allocator = ~0ul, allocator_end;
 
 static bool is_allocator(unsigned long pc)
 {
-	for (unsigned i = 0; i < ARRAY_SIZE(allocators); i++)
-		if (pc - allocators[i].start < allocators[i].size)
-			return true;
-	return false;
+	return pc - allocator < allocator_end - allocator;
 }
 
-static int allocators_init(void)
+static int allocator_init(void)
 {
-	for (unsigned i = 0; i < ARRAY_SIZE(allocators); i++)
-		ksym_lookup(allocators[i].start, NULL, &allocators[i].size);
+	static void *const functions[] = {kmalloc, kzalloc, krealloc, kfree};
+
+	for (unsigned i = 0; i < ARRAY_SIZE(functions); i++) {
+		unsigned long start = (unsigned long)functions[i], size = 0;
+
+		ksym_lookup(start, NULL, &size);
+		allocator = MIN(allocator, start);
+		allocator_end = MAX(allocator_end, start + size);
+	}
 	return 0;
 }
-INITCALL(allocators_init);
+INITCALL(allocator_init);
 
 /*
  * Who wants the memory: kmalloc() may be called by kzalloc(), and while it is traced it returns to
  * return_to_handler. A walk up the stack finds the caller then.
  */
-static unsigned long caller_of(const void *call_site)
+static __noinline unsigned long walk_to_caller(void)
 {
-	unsigned long flags, pc = (unsigned long)call_site;
+	unsigned long flags = irq_save();
 	struct unwind u;
 
-	if (pc != (unsigned long)return_to_handler && !is_allocator(pc))
-		return pc;
-	flags = irq_save();
 	unwind_start_here(&u);
 	while (!is_allocator(u.pc) && unwind_next(&u))
 		;
@@ -259,6 +256,15 @@ static unsigned long caller_of(const void *call_site)
 		;
 	irq_restore(flags);
 	return u.pc;
+}
+
+static inline unsigned long caller_of(const void *call_site)
+{
+	unsigned long pc = (unsigned long)call_site;
+
+	if (unlikely(pc == (unsigned long)return_to_handler) || unlikely(is_allocator(pc)))
+		return walk_to_caller();
+	return pc;
 }
 
 #define KMALLOC_FIELDS(_)                                                                     \

@@ -118,15 +118,10 @@ static int start(struct trace_probe *p)
 	return err;
 }
 
-static bool has_trigger(const struct trace_event_file *f)
-{
-	return f->trigger[0].set || f->trigger[1].set;
-}
-
 /* From @f on. */
 static bool is_busy(const struct trace_event_file *f)
 {
-	while (f && !f->enabled && !has_trigger(f))
+	while (f && !f->enabled && !f->triggers && !f->aims)
 		f = f->next;
 	return f;
 }
@@ -137,7 +132,7 @@ int probe_event_update(struct trace_probe_event *e)
 	bool on = is_busy(top);
 	int err = 0;
 
-	WRITE_ONCE(e->plain, top->enabled && !top->filter && !has_trigger(top) &&
+	WRITE_ONCE(e->plain, top->enabled && !top->filter && !top->triggers && !top->aims &&
 				     !is_busy(top->next) && !e->def->arg_count);
 	if (e->fixed)
 		return static_event_arm(e, on);
@@ -216,7 +211,7 @@ static void unregister_probe(struct trace_probe *p)
 
 /* ---- Making an event ---- */
 
-static struct trace_probe_event *find_event(const char *group, const char *name)
+struct trace_probe_event *event_find(const char *group, const char *name)
 {
 	struct trace_probe_event *e = events_by_id;
 
@@ -331,7 +326,7 @@ static int append(struct trace_probe *p, struct trace_probe_event *e)
 
 static int add_to_event(struct trace_probe *p, struct probe_error *error)
 {
-	struct trace_probe_event *e = find_event(p->def->group, p->def->event);
+	struct trace_probe_event *e = event_find(p->def->group, p->def->event);
 
 	return e ? append(p, e) : new_event(p, error);
 }
@@ -349,7 +344,7 @@ static int note_refusal(struct trace_probe *p, int err, struct probe_error *erro
 
 static int add_probe(struct trace_probe *p, struct probe_error *error)
 {
-	const struct trace_probe_event *e = find_event(p->def->group, p->def->event);
+	const struct trace_probe_event *e = event_find(p->def->group, p->def->event);
 	struct trace_probe **link = &trace_probes;
 	int err = e ? check_append(e, p->def, error) : 0;
 

@@ -33,13 +33,13 @@
  *   enabled; (2) smp_wmb(), link the file. A hit sees the list with it or without it.
  * - Enable: (1) set ->enabled; (2) set ->plain, which a hit reads once: it either records
  *   in global_trace alone, or walks the list; (3) start the probes that are not started.
- *   The filter is stored before ->enabled, and a trigger before its ->set; a hit reads
- *   them in the other order.
+ *   The filter is stored before ->enabled, and a trigger's fields before the link to it; a
+ *   hit reads them in the other order.
  * - Disable: (1) clear ->enabled; (2) set ->plain; (3) stop the probes, which includes a
  *   grace period; if another trace array needs the probes, only synchronize_sched().
  * - rmdir: (1) the directory is taken out of the tree; none of its files is open, so no
- *   thread can change its state any more; (2) for each event, clear ->enabled and each
- *   ->set, and unlink the file. Its own ->next stays valid: a hit that has reached the
+ *   thread can change its state any more; (2) for each event, clear ->enabled, and unlink
+ *   the file. Its own ->next stays valid: a hit that has reached the
  *   file continues with the rest of the list; (3) stop the probes that no other trace
  *   array needs; (4) synchronize_sched(): every hit that began before (2) has ended;
  *   (5) free the files, and then the instance's buffers.
@@ -63,19 +63,33 @@
 struct trace_probe;
 struct module;
 
+/* What an event causes: event_trigger.c. All but @left stays as it is while it is in a list. */
+struct event_trigger {
+	struct event_trigger *next;
+	enum event_trigger_kind {
+		TRIGGER_TRACEON,
+		TRIGGER_TRACEOFF,
+		TRIGGER_STACKTRACE,
+		TRIGGER_ENABLE_EVENT,
+		TRIGGER_DISABLE_EVENT
+	} kind;
+	long left; /* -1: unlimited */
+	/* NULL: it acts before each event; else after each event that matches */
+	struct event_filter *filter;
+	struct trace_event_file *target; /* the event to enable or disable; or NULL */
+};
+
 /* An event in one trace array. */
 struct trace_event_file {
 	struct trace_event_file *next; /* of the event */
 	struct trace_probe_event *event;
 	struct trace_array *tr;
-	bool enabled, was_enabled;
+	bool enabled; /* it is recorded; a trigger of another event may change that */
+	bool chosen;  /* the same, as `enable` was last written */
+	bool was_enabled;
+	u32 aims; /* triggers that enable or disable it */
 	struct event_filter *filter; /* NULL: every event */
-	struct event_trigger {
-		bool set, on; /* traceon or traceoff */
-		long left;    /* -1: unlimited */
-		/* NULL: the trigger acts before each event; else after each event that matches */
-		struct event_filter *filter;
-	} trigger[2];
+	struct event_trigger *triggers; /* the newest first */
 	struct node *dir;
 	/* in the list of files that the removal of an instance frees */
 	struct trace_event_file *freed_next;
@@ -165,12 +179,31 @@ static inline bool in_kprobe_events(const struct trace_probe *p)
 	return p->def->kind != 'f';
 }
 
-/* ---- probe_files.c ---- */
+struct trace_probe_event *event_find(const char *group, const char *name); /* NULL: none */
 
+/* ---- probe_files.c; events_lock held, but for the first three ---- */
+
+void events_lock_all(void); /* trace_lock and events_lock: the buffers may be reset or enlarged */
+void events_unlock_all(void);
+char *event_trimmed(const char *buf, size_t n); /* without blanks around it: kmalloc()ed, or NULL */
+/* the event in @tr; every trace array has one of every event */
+struct trace_event_file *event_file_of(struct trace_probe_event *e, const struct trace_array *tr);
+/*
+ * Parse the filter @text, which was kmalloc()ed, and free it or give it to the error log. 0 or
+ * -errno
+ */
+int event_make_filter(const struct trace_event_file *f, char *text, struct event_filter **filter);
+/* Record the event in its trace array, or do so no longer. Both locks are held. */
+int event_set_enabled(struct trace_event_file *f, bool on);
 /* the event's directory in every trace array. -EEXIST, -ENOMEM */
 int probe_event_files(struct trace_probe_event *e);
 int probe_event_remove_files(struct trace_probe_event *e); /* -EBUSY: one of the files is open */
 void probe_event_free(struct trace_probe_event *e);	     /* after a grace period */
+
+/* ---- event_trigger.c ---- */
+
+extern const struct file_ops event_trigger_ops;
+void event_free_triggers(struct trace_event_file *f); /* after a grace period */
 
 /* ---- error_log.c ---- */
 

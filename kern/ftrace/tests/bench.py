@@ -71,6 +71,10 @@ KEYS: dict[str, tuple[str, dict[str, tuple[float | None, float | None, float | N
                         {"riscv64": (None, 492, None), "arm64": (1660, 415, None)}),
     "fprobe_event": ("fprobe event at an entry",
                      {"riscv64": (None, None, None), "arm64": (None, None, None)}),
+    # Must: 60 more than a function event's, which has as many bytes.
+    "static_off": ("a static event that is off", {"riscv64": (None, 1, 1), "arm64": (None, 1, 1)}),
+    "static_event": ("a static event (kfree)", {"riscv64": (None, 170, None),
+                                                "arm64": (None, 150, None)}),
     "module_near": ("function event of a module that is near, adds",
                     {"riscv64": (None, 0, None), "arm64": (None, 0, None)}),
     "module_far": ("of a module out of reach, adds",

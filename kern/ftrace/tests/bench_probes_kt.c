@@ -98,6 +98,33 @@ static void bench_probe_events(u64 nop)
 	report_event("fprobe_event", "f:bench/e kt_bench_traced", nop);
 }
 
+/* The calls give all these functions an equal frame. */
+static notrace __noinline void with_site(void)
+{
+	kt_bench_patched();
+	TRACE(kfree, NULL, NULL);
+	kt_bench_patched();
+}
+
+static notrace __noinline void with_two_sites(void)
+{
+	kt_bench_patched();
+	TRACE(kfree, NULL, NULL);
+	TRACE(module_free, "");
+	kt_bench_patched();
+}
+
+static void bench_static_event(void)
+{
+	u64 off = bench_cost_of(with_site), on;
+
+	bench_report("static_off", bench_cost_of(with_two_sites) - off);
+	kt_echo("1", "events/kmem/kfree/enable", false);
+	on = bench_cost_of(with_site);
+	kt_echo("0", "events/kmem/kfree/enable", false);
+	bench_report("static_event", on - off);
+}
+
 void bench_probes(u64 nop)
 {
 	static struct fprobe both = {enter, leave}, other = {enter, leave}, entry = {enter};
@@ -119,6 +146,7 @@ void bench_probes(u64 nop)
 	bench_report("livepatch", bench_cost_of_events() - nop);
 	klp_disable_patch(&patch);
 	bench_probe_events(nop);
+	bench_static_event();
 }
 
 static u64 event_of(void (*fn)(void))

@@ -4,7 +4,7 @@ import unittest
 
 from qemu.machine import ROOT
 
-SOURCES = ("probe_parse.c", "trace_probe.c", "event_filter.c")
+SOURCES = ("probe_parse.c", "trace_probe.c", "event_filter.c", "event_trigger.c")
 
 
 class ErrorTexts(unittest.TestCase):

@@ -16,6 +16,7 @@ COMMON = ("\tfield:unsigned short common_type;\toffset:0;\tsize:2;\tsigned:0;\n"
 # What kprobe_syntax_errors.tc and fprobe_syntax_errors.tc of Linux's ftracetest expect: ^ is not
 # written, the log's mark is under what follows it.
 LONG = "1234567890" * 6 + "12345"
+AVAILABLE = "# Available triggers:\n# traceon traceoff stacktrace enable_event disable_event\n"
 ERRORS_OF_ALL = (  # p and f
     ("p ^non_exist_func", "Invalid probed address or symbol"),
     ("p ^hoge-fuga", "Invalid probed address or symbol"),
@@ -150,6 +151,8 @@ class OnAMachine:
         self.assertNotEqual(found, [], f"no event {name} among {lines[:20]}")
         return found
 
+
+class OnProbeEvents(OnAMachine):
     # ---- Each kind of probe ----
 
     def test_a_probe_at_an_entry(self) -> None:
@@ -512,11 +515,11 @@ class OnAMachine:
     def test_triggers(self) -> None:
         self.define("p:g file_open path=+0(path):string")
         trigger = "events/kprobes/g/trigger"
-        self.assertEqual(self.sh(f"cat {trigger}"), "# Available triggers:\n# traceon traceoff\n")
+        self.assertEqual(self.sh(f"cat {trigger}"), AVAILABLE)
         for text in ("snapshot", "traceoff:x", "traceoff:1 if u", "traceoff if",
                      "traceoff unless path == x"):
             self.refused(text, "EINVAL", file=trigger, operator=">")
-        self.assertEqual(self.sh(f"cat {trigger}"), "# Available triggers:\n# traceon traceoff\n")
+        self.assertEqual(self.sh(f"cat {trigger}"), AVAILABLE)
         self.define("traceoff:2", file=trigger)
         self.refused("traceoff", "EEXIST", file=trigger)
         self.assertEqual(self.sh(f"cat {trigger} tracing_on"), "traceoff:count=1\n0\n")
@@ -538,7 +541,7 @@ class OnAMachine:
         self.assertEqual(self.sh(f"cat {trigger} tracing_on"),
                          'traceoff:count=2 if path == "/etc/nosuch"\n0\n')
         self.define("!traceoff", file=trigger)
-        self.assertEqual(self.sh(f"cat {trigger}"), "# Available triggers:\n# traceon traceoff\n")
+        self.assertEqual(self.sh(f"cat {trigger}"), AVAILABLE)
 
     def test_set_event(self) -> None:
         self.define("p:one/a file_open", "p:one/b file_open", "f:two/a file_open")
@@ -624,7 +627,7 @@ class OnAMachine:
         self.sh("cat /etc/3")
         self.assertEqual(self.everywhere("tracing_on"), ["1\n", "0\n", "1\n"])
         self.assertEqual(self.sh("cat instances/b/events/mine/old/trigger"),
-                         "# Available triggers:\n# traceon traceoff\n")
+                         AVAILABLE)
 
     def test_an_event_that_an_instance_has_enabled_stays(self) -> None:
         self.two_instances()
@@ -721,19 +724,19 @@ class OnAMachine:
         self.assertEqual(self.sh("cat enabled_functions"), text)
 
 
-class Riscv64(OnAMachine, unittest.TestCase):
+class Riscv64(OnProbeEvents, unittest.TestCase):
     arch, smp = "riscv64", 1
 
 
-class Arm64(OnAMachine, unittest.TestCase):
+class Arm64(OnProbeEvents, unittest.TestCase):
     arch, smp = "arm64", 1
 
 
-class Riscv64Four(OnAMachine, unittest.TestCase):
+class Riscv64Four(OnProbeEvents, unittest.TestCase):
     arch, smp = "riscv64", 4
 
 
-class Arm64Four(OnAMachine, unittest.TestCase):
+class Arm64Four(OnProbeEvents, unittest.TestCase):
     arch, smp = "arm64", 4
 
 
