@@ -45,9 +45,9 @@ MODULES = ("kern/ftrace/modules/", "kern/ftrace/filters/mod_filter", "kern/modul
 # clang-format):
 #
 #   kern/ftrace  6,407   6,543    build tools           966   1,143    grading, qemu  13,452  19,620
-#   kern         7,361   7,486    modules, probes     4,287   4,520
+#   kern         7,361   7,486    modules, probes     4,287   4,520    events         2,669   2,839
 #
-# So five limits differ from DESIGN.md's. These are above them, and each is in use: the check of the
+# So six limits differ from DESIGN.md's. These are above them, and each is in use: the check of the
 # rooms' directions, the tables of the tracer's proof, events that survive a reset, the interrupt
 # controllers of boards, and the profiler. A limit has room for a correction, and none for a new
 # mechanism. The shell's was 1,500, until it got pipes and lists: pipe.c and pipe.h have 102 lines,
@@ -59,7 +59,7 @@ PARTS: list[tuple[str, int | None, Callable[[str], bool]]] = [
      lambda f: f in handed_in(rubric.LABS) - handed_in(TRACER_LABS)),
     ("kern/ftrace/", 6900, inside("kern/ftrace/", but=("kern/ftrace/tools/", *MODULES, *EVENTS))),
     ("loader, modules, probes, live patch", 4700, inside(*MODULES)),
-    ("events", 3800, inside(*EVENTS)),
+    ("events", 4000, inside(*EVENTS)),
     ("build tools in kern/ftrace/", 1350, inside("kern/ftrace/tools/")),
     ("kern/ without what is named here", 7750,
      inside("kern/", but=("kern/ftrace/", "kern/apps/", "kern/shell/", "kern/samples/", *MODULES,
