@@ -30,7 +30,8 @@ struct grep {
 	bool at_start, at_end, several;
 	size_t atoms;
 	struct atom *atom;
-	bool *next, *now; /* [atoms + 1]: the atom may come next; the last: the pattern has matched */
+	/* [atoms + 1]: the atom may come next; the last: the whole pattern has matched */
+	bool *next, *now;
 	bool found;
 };
 
@@ -189,7 +190,8 @@ int main(int argc, char **argv)
 
 	if (first < 0 || first == argc) {
 		printf("Usage: grep [-v] [-c] [-i] [-n] [-F] pattern [file ...]\n"
-		       "A pattern has . * ^ $ [a-z] [^a-z] and \\; with -F it is a fixed string.\n");
+		       "A pattern has . * ^ $ [a-z] [^a-z] and \\; "
+		       "with -F it is a fixed string.\n");
 		return 2;
 	}
 	why = compile(&g, argv[first]);

@@ -144,7 +144,8 @@ TEST(Shell, comments_begin_at_a_word)
 TEST(Shell, refuses_in_a_sentence)
 {
 	for (const char *line :
-	     {"echo 'a", "echo \"a", "echo a >", "echo >> ", "echo > a > b", "a <", "&", "> >f", ";", "echo > 'a", "cat x 2> f", "cat x 2>>f", "echo 1>f", "a 2>&1",
+	     {"echo 'a", "echo \"a", "echo a >", "echo >> ", "echo > a > b", "a <", "&",
+	      "> >f", ";", "echo > 'a", "cat x 2> f", "cat x 2>>f", "echo 1>f", "a 2>&1",
 	      "10>f", "a > f 2>g"}) {
 		Parsed p(line);
 		EXPECT_NE(p.err, 0) << line;
