@@ -20,7 +20,7 @@ void event_write(const struct made_event *m, struct trace_array *tr)
 	const u32 *from = (const u32 *)m->bytes + ENTRY_WORDS;
 	u32 words = (m->size + 3) / 4;
 	u64 end;
-	u32 *to = words <= RB_TYPE_MAX_WORDS ? event_begin(rb, m->id, m->flags, words, &end) : NULL;
+	u32 *to = words <= RB_TYPE_MAX_WORDS ? event_begin(rb, &m->id, &m->flags, words, &end) : NULL;
 
 	if (unlikely(!to))
 		return write_slowly(m, tr, 4 * words);

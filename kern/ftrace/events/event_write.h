@@ -21,17 +21,18 @@ struct made_event {
 
 /*
  * Begin an event on the short path (trace_event.h). Return: the place of its fields; NULL: take the
- * long path.
+ * long path. *@id and *@flags are read late, so that they occupy no registers before.
  */
-static INLINE u32 *event_begin(struct ring_buffer_cpu *rb, u16 id, unsigned long flags, u32 words,
-			       u64 *end)
+static INLINE u32 *event_begin(struct ring_buffer_cpu *rb, const u16 *id,
+			       const unsigned long *flags, u32 words, u64 *end)
 {
 	u64 now = clock_ns(), delta = now - rb->last_ts;
 
 	*end = event_end(rb->page, words);
 	if (unlikely(rb->slow) || unlikely(!event_fits(delta, *end)))
 		return NULL;
-	return (u32 *)event_start(rb, rb->page, *end, now, delta, id, words, flags) + ENTRY_WORDS;
+	return (u32 *)event_start(rb, rb->page, *end, now, delta, *id, words, *flags) +
+	       ENTRY_WORDS;
 }
 
 void event_write(const struct made_event *m, struct trace_array *tr);

@@ -50,7 +50,8 @@ struct hit {
 	const struct kprobe_regs *regs;
 	/* at a return: the arguments saved at the entry; NULL: they are in regs */
 	const unsigned long *args;
-	struct made_event made; /* its size so far: strings are added at its end */
+	u8 *event;
+	u32 size; /* of the event so far; strings are added at its end */
 };
 
 bool probe_has_register(unsigned n, enum probe_place place)
@@ -113,17 +114,17 @@ static inline unsigned long get_base(const struct hit *h, const struct probe_arg
  */
 static void store_string(struct hit *h, u8 *field, unsigned long from)
 {
-	u32 at = h->made.size, where = 0;
+	u32 at = h->size, where = 0;
 	unsigned long c = 1;
 
-	while (c && h->made.size < PROBE_EVENT_MAX && probe_load_1(from++, &c))
-		h->made.bytes[h->made.size++] = c;
-	if (c && h->made.size > at && h->made.size == PROBE_EVENT_MAX)
-		h->made.bytes[h->made.size - 1] = c = 0; /* cut */
+	while (c && h->size < PROBE_EVENT_MAX && probe_load_1(from++, &c))
+		h->event[h->size++] = c;
+	if (c && h->size > at && h->size == PROBE_EVENT_MAX)
+		h->event[h->size - 1] = c = 0; /* cut */
 	if (c)
-		h->made.size = at;
+		h->size = at;
 	else
-		where = (h->made.size - at) << 16 | at;
+		where = (h->size - at) << 16 | at;
 	memcpy(field, &where, sizeof(where));
 }
 
@@ -186,7 +187,7 @@ static __noinline void read_arg(struct hit *h, const struct probe_arg *arg, u8 *
 static inline void store_arg(struct hit *h, const struct probe_arg *arg)
 {
 	unsigned long value = get_base(h, arg);
-	u8 *field = h->made.bytes + arg->offset;
+	u8 *field = h->event + arg->offset;
 
 	if (arg->derefs || arg->type->print == 's')
 		read_arg(h, arg, field, value);
@@ -208,7 +209,7 @@ static INLINE bool write_plain(const struct hit *h, bool is_return, unsigned lon
 {
 	struct ring_buffer_cpu *rb = trace_buffer(&global_trace, this_cpu());
 	u64 end;
-	u32 *to = event_begin(rb, h->probe->event->id, h->regs->flags,
+	u32 *to = event_begin(rb, &h->probe->event->id, &h->regs->flags,
 			      ENTRY_WORDS + (is_return ? 4 : 2), &end);
 
 	if (unlikely(!to))
@@ -223,16 +224,19 @@ static INLINE bool write_plain(const struct hit *h, bool is_return, unsigned lon
 static __noinline void make_event(struct hit *h, unsigned long ip, unsigned long ret_ip)
 {
 	const struct probe_def *def = h->probe->def;
+	struct made_event m;
 	u64 *words = scratch[this_cpu()->index];
 
-	h->made = (struct made_event){h->probe->event->id, h->regs->flags, (u8 *)words, def->size};
+	h->event = (u8 *)words;
+	h->size = def->size;
 	words[1] = ip;
 	if (def->is_return)
 		words[2] = ret_ip;
 	for (unsigned i = 0; i < def->arg_count; i++)
 		store_arg(h, &def->arg[i]);
+	m = (struct made_event){h->probe->event->id, h->regs->flags, h->event, h->size};
 	for (struct trace_event_file *f = &h->probe->event->top; f; f = READ_ONCE(f->next))
-		event_take(&h->made, f);
+		event_take(&m, f);
 }
 
 /* Context: interrupts masked. */

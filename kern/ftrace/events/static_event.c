@@ -29,13 +29,13 @@ static __noinline void take_in_all(struct trace_probe_event *event, const struct
 }
 
 /* Write an event that global_trace alone wants, on the short path. False: it is not written. */
-static INLINE bool write_plain(const struct cpu *cpu, u16 id, unsigned long flags, const void *bytes,
-			       u32 size)
+static INLINE bool write_plain(const struct cpu *cpu, const u16 *id, unsigned long flags,
+			       const void *bytes, u32 size)
 {
 	struct ring_buffer_cpu *rb = trace_buffer(&global_trace, cpu);
 	const u32 *from = (const u32 *)bytes + ENTRY_WORDS, *last = bytes + size;
 	u64 end;
-	u32 *to = event_begin(rb, id, flags, (size + 3) / 4, &end);
+	u32 *to = event_begin(rb, id, &flags, (size + 3) / 4, &end);
 
 	if (unlikely(!to))
 		return false;
@@ -53,7 +53,7 @@ void static_event_hit(struct trace_probe_event *event, void *bytes, u32 size)
 	if (unlikely(cpu->recursion & cpu->context_bit))
 		lose(event, cpu);
 	else if (unlikely(!READ_ONCE(event->plain)) ||
-		 unlikely(!write_plain(cpu, event->id, flags, bytes, size)))
+		 unlikely(!write_plain(cpu, &event->id, flags, bytes, size)))
 		take_in_all(event, &(struct made_event){event->id, flags, bytes, size}, cpu);
 	irq_restore(flags);
 }
