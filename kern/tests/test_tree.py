@@ -23,7 +23,8 @@ ONE_CLASS = {"far_call", "mov_x9_x30", "cleans", "invalidates", "invalidates_all
 CODE = (".c", ".h", ".cc", ".S", ".py", ".mk")
 SCRIPT = re.compile(rb"#!.*sh\n")
 EACH_KIND = ("Makefile", "kern/kernel.mk", ".ci/run", "kern/main.c", "kern/tests/test_tree.py")
-PASTED = re.compile(r"TRACE_RESTS_|TRACE_(FIELD|MEMBER)_")  # names that another macro makes
+# names that another macro makes
+PASTED = re.compile(r"TRACE_RESTS_|TRACE_(FIELD|MEMBER)_|STATIC_(FIELD|MEMBER|SIZE)_")
 
 
 def files(*folders: str) -> list[Path]:

@@ -19,9 +19,11 @@ void event_write(const struct made_event *m, struct trace_array *tr)
 	struct ring_buffer_cpu *rb = trace_buffer(tr, this_cpu());
 	const u32 *from = (const u32 *)m->bytes + ENTRY_WORDS;
 	u32 words = (m->size + 3) / 4;
+	u32 *to = NULL;
 	u64 end;
-	u32 *to = words <= RB_TYPE_MAX_WORDS ? event_begin(rb, &m->id, &m->flags, words, &end) : NULL;
 
+	if (words <= RB_TYPE_MAX_WORDS)
+		to = event_begin(rb, &m->id, &m->flags, words, &end);
 	if (unlikely(!to))
 		return write_slowly(m, tr, 4 * words);
 	for (words -= ENTRY_WORDS; words; words--)

@@ -287,7 +287,8 @@ static int set_event_word(const struct trace_array *tr, char *word, bool on)
 
 		if (event ? is_name(word, group) && is_name(event, name)
 			  : !strcmp(word, group) || !strcmp(word, name))
-			err = event_set_enabled(event_file_of(e, tr), on) ?: err == -EINVAL ? 0 : err;
+			err = event_set_enabled(event_file_of(e, tr), on)
+				      ?: err == -EINVAL ? 0 : err;
 	}
 	return err;
 }

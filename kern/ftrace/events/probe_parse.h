@@ -73,7 +73,7 @@ struct probe_def {
 	unsigned long addr;
 	u32 offset;
 	u32 size; /* of an event without its strings */
-	/* of a static event (kind s), instead of arguments; without gaps, after struct trace_entry */
+	/* of a static event (kind s), not arguments; without gaps, after struct trace_entry */
 	const struct trace_field *fields;
 	u32 arg_count;
 	struct probe_arg arg[];

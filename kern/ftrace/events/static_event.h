@@ -29,8 +29,8 @@
  *   the jump and the hit calls it later. It finds the event disabled, and nothing that it uses is
  *   ever freed: the event, its function and the tracepoint's pointer stay.
  *
- * A hit inside the tracer, as of a kmalloc() in a probe's handler, is not recorded. It is counted in
- * `dropped events` of each trace array that has the event enabled.
+ * A hit inside the tracer, as of a kmalloc() in a probe's handler, is not recorded. It is counted
+ * in `dropped events` of each trace array that has the event enabled.
  */
 #ifndef FTRACE_STATIC_EVENT_H
 #define FTRACE_STATIC_EVENT_H
@@ -80,7 +80,7 @@ struct static_event {
 	static struct trace_probe_event name##_state;                                         \
 	TABLE_ENTRY(const struct static_event, static_event, name##_static) = {               \
 		&tracepoint_##name, (void (*)(void))name##_hit, name##_print,                 \
-		"\"" fmt "\", " #__VA_ARGS__, &name##_state};                                       \
+		"\"" fmt "\", " #__VA_ARGS__, &name##_state};                                   \
 	static struct trace_probe_event name##_state = {                                      \
 		.def = &(const struct probe_def){                                             \
 			.kind = 's', .group = #system, .event = #name,                        \

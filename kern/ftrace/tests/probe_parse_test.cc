@@ -207,7 +207,7 @@ TEST_F(Parse, errors_are_those_of_linux)
 		{"f ^non_exist_func", "Invalid probed address or symbol"},
 		{"p ^twice", "The symbol is not unique"},
 		{"p ^/bin/bash:0x4245c0", "A file has no probes here: there are no uprobes"},
-		{"p:up ^/bin/bash:0x4245c0%return", "A file has no probes here: there are no uprobes"},
+		{"p:up ^/bin/bash:0x40%return", "A file has no probes here: there are no uprobes"},
 		{"r ^vfs_read+10", "Retprobe address must be an function entry"},
 		{"p vfs_read^%hoge", "Invalid probed address suffix"},
 		{"p:^/bar vfs_read", "Group name is not specified"},
