@@ -23,7 +23,8 @@ static int keep(struct kept *kept, const char *line, size_t length)
 	memcpy(text, line, length);
 	text[length] = '\n';
 	free(kept->text);
-	*kept = (struct kept){text, length + 1};
+	kept->text = text;
+	kept->length = length + 1;
 	return 0;
 }
 

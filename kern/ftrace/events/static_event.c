@@ -33,7 +33,8 @@ static INLINE bool write_plain(const struct cpu *cpu, const u16 *id, unsigned lo
 			       const void *bytes, u32 size)
 {
 	struct ring_buffer_cpu *rb = trace_buffer(&global_trace, cpu);
-	const u32 *from = (const u32 *)bytes + ENTRY_WORDS, *last = bytes + size;
+	const u32 *from = (const u32 *)bytes + ENTRY_WORDS;
+	const u32 *last = (const u32 *)((const u8 *)bytes + size);
 	u64 end;
 	u32 *to = event_begin(rb, id, &flags, (size + 3) / 4, &end);
 
