@@ -68,8 +68,6 @@ static void check_poison(struct object *o, unsigned size)
 }
 #endif
 
-static size_t object_size(const void *p);
-
 static unsigned class_of(size_t size)
 {
 	unsigned index = 0;
@@ -126,12 +124,17 @@ static void *slab_take(struct slab *s)
 	return o;
 }
 
-static __always_inline void *allocate(size_t size)
+void *kmalloc(size_t size)
 {
 	unsigned index = class_of(size);
 
-	if (index == CLASSES)
-		return order_of(size) > PAGE_ORDER_MAX ? NULL : page_alloc(order_of(size));
+	if (index == CLASSES) {
+		void *pages = order_of(size) > PAGE_ORDER_MAX ? NULL : page_alloc(order_of(size));
+
+		TRACE(kmalloc, __builtin_return_address(0), pages, size,
+		      (size_t)PAGE_SIZE << order_of(size));
+		return pages;
+	}
 
 	unsigned long flags = spin_lock_irqsave(&kmalloc_lock);
 	struct list_node *room = with_room[index];
@@ -139,14 +142,7 @@ static __always_inline void *allocate(size_t size)
 	void *p = s ? slab_take(s) : NULL;
 
 	spin_unlock_irqrestore(&kmalloc_lock, flags);
-	return p;
-}
-
-void *kmalloc(size_t size)
-{
-	void *p = allocate(size);
-
-	TRACE(kmalloc, __builtin_return_address(0), p, size, p ? object_size(p) : 0);
+	TRACE(kmalloc, __builtin_return_address(0), p, size, class_size[index]);
 	return p;
 }
 
