@@ -14,6 +14,7 @@
 #include "string.h"
 #include "trace.h"
 #include "tracefs.h"
+#include "unwind.h"
 #include "ftrace_internal.h"
 
 void kt_bench_other(void);
@@ -83,6 +84,17 @@ static notrace void other_callback(unsigned long ip, unsigned long parent_ip, st
 {
 }
 
+/* The frames of a call of bench_cost_of_events() by this function's caller. */
+static __noinline unsigned frames_of_an_event(void)
+{
+	unsigned long entries[64];
+	struct unwind u;
+
+	unwind_start_here(&u);
+	/* this function and its callers; in its place, three functions and the traced one */
+	return unwind_save(&u, entries, ARRAY_SIZE(entries)) - 1 + 4;
+}
+
 static void bench_events(void)
 {
 	static struct ftrace_ops other = {
@@ -106,7 +118,7 @@ static void bench_events(void)
 	kt_echo("nop", "current_tracer", false);
 	report("untraced_call", nop - bare, BENCH_CALLS);
 	report("function", on - nop, BENCH_CALLS);
-	report("function_stack", stack - on, BENCH_CALLS);
+	report("function_stack", (stack - on) * 10 / frames_of_an_event(), BENCH_CALLS);
 	report("function_off", off - nop, BENCH_CALLS);
 	report("function_other_op", beside > on ? beside - on : 0, BENCH_CALLS);
 	bench_graph(nop);

@@ -38,8 +38,8 @@ static unsigned save_stack(unsigned long ip, unsigned long parent_ip,
 	return count;
 }
 
-static void fill_stack(struct stack_entry *e, struct trace_entry ent, const unsigned long *entries,
-		       unsigned count)
+static __always_inline void fill_stack(struct stack_entry *e, struct trace_entry ent,
+				       const unsigned long *entries, unsigned count)
 {
 	ent.type = TRACE_STACK;
 	*e = (struct stack_entry){ent, count};
