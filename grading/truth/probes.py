@@ -30,8 +30,8 @@ FREES, UPDATES = "kprobe_wait_and_free", "kprobe_update_point"
 RETURNING = "probe_value", "probe_deep", "probe_tail", "probe_outer", "probe_left"
 # Functions whose first instruction is logged, with their arguments and return address.
 CALLED = ("probe_value", "probe_deep", "probe_tail", "probe_outer", "probe_exits", "probe_one",
-          "probe_two", "probe_new_one", "probe_new_two", "probe_newest_one", "probe_long",
-          "probe_new_long", NEW_TRACED, NEW_SECOND, SECOND)
+          "probe_two", "probe_three", "probe_new_one", "probe_new_two", "probe_new_three",
+          "probe_newest_one", "probe_long", "probe_new_long", NEW_TRACED, NEW_SECOND, SECOND)
 
 
 def signed(value: int) -> int:

@@ -881,6 +881,11 @@ WATCHED long probe_two(long x)
 	barrier();
 	return x;
 }
+WATCHED long probe_three(long x)
+{
+	barrier();
+	return x;
+}
 WATCHED long probe_new_one(long x)
 {
 	barrier();
@@ -891,35 +896,43 @@ WATCHED long probe_new_two(long x)
 	barrier();
 	return x + 10;
 }
+WATCHED long probe_new_three(long x)
+{
+	barrier();
+	return x + 10;
+}
 WATCHED long probe_newest_one(long x)
 {
 	barrier();
 	return x + 20;
 }
 
-static struct klp_func both[] = {{.old_name = "probe_one", .new_func = probe_new_one},
-				 {.old_name = "probe_two", .new_func = probe_new_two},
-				 {}};
+static struct klp_func all[] = {{.old_name = "probe_one", .new_func = probe_new_one},
+				{.old_name = "probe_two", .new_func = probe_new_two},
+				{.old_name = "probe_three", .new_func = probe_new_three},
+				{}};
 static struct klp_func one[] = {{.old_name = "probe_one", .new_func = probe_newest_one}, {}};
-static struct klp_patch older = {both}, newer = {one};
+static struct klp_patch older = {all}, newer = {one};
 
 static notrace int step(unsigned number, int err)
 {
 	probe_said(SAID_PATCH, number, err);
 	probe_one(number);
 	probe_two(number);
+	probe_three(number);
 	return err;
 }
 
 static volatile bool calling;
 static unsigned long pairs;
 
-/* Call the first function, then the second, again and again. */
-static int call_both(void *unused)
+/* Call the functions in their order, again and again. */
+static int call_all(void *unused)
 {
 	while (calling) {
 		probe_one(0);
 		probe_two(0);
+		probe_three(0);
 		pairs++;
 		yield();
 	}
@@ -932,7 +945,7 @@ static int while_called(void)
 	int err;
 
 	calling = true;
-	err = thread_create_on(&thread, cpu_count() - 1, call_both, NULL);
+	err = thread_create_on(&thread, cpu_count() - 1, call_all, NULL);
 	if (err)
 		return err;
 	for (int i = 0; i < 8 && !err; i++) {
@@ -1050,7 +1063,7 @@ static bool refused_patches(void)
 				.flags = KPROBE_FLAG_IPMODIFY};
 	if (register_kprobe(&taken))
 		return true;
-	left = was_refused(PC_IS_TAKEN, klp_enable_patch(&older), both, ARRAY_SIZE(both));
+	left = was_refused(PC_IS_TAKEN, klp_enable_patch(&older), all, ARRAY_SIZE(all));
 	unregister_kprobe(&taken);
 	if (left || klp_enable_patch(&older))
 		return !left;

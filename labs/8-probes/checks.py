@@ -1053,16 +1053,16 @@ def refused_in(part: str) -> Check:
 
 # ---- patched ------------------------------------------------------------------------------------
 
-OLD, NEW, NEWEST = ("probe_one", "probe_two"), ("probe_new_one",
-                                                "probe_new_two"), ("probe_newest_one",
-                                                                   "probe_new_two")
+OLD, NEW = (("probe_one", "probe_two", "probe_three"),
+            ("probe_new_one", "probe_new_two", "probe_new_three"))
+NEWEST = ("probe_newest_one", *NEW[1:])
 ENABLE, DISABLE = "klp_enable_patch", "klp_disable_patch"
-# After each step: what was done, and the functions that two calls then run.
-PATCHED = (("no patch is enabled", OLD), ("a patch of both functions was enabled", NEW),
+# After each step: what was done, and the functions that three calls then run.
+PATCHED = (("no patch is enabled", OLD), ("a patch of all three functions was enabled", NEW),
            ("a newer patch of the first function was enabled",
             NEWEST), ("the older of two patches was disabled",
-                      ("probe_newest_one", "probe_two")), ("the last patch was disabled", OLD),
-           ("a patch of both functions was enabled again",
+                      (NEWEST[0], *OLD[1:])), ("the last patch was disabled", OLD),
+           ("a patch of all three functions was enabled again",
             NEW), ("a newer patch of the first function was enabled again",
                    NEWEST), ("the newer of two patches was disabled",
                              NEW), ("the last patch was disabled again", OLD))
@@ -1088,8 +1088,8 @@ def patched(evidence: Evidence) -> Finding | None:
         if ran != want:
             oldest = want == NEWEST and ran == NEW
             return Finding(
-                f"{what}; then probe_one and probe_two were called. {' and '.join(want)} must run, "
-                f"and {' and '.join(ran) or 'nothing'} ran",
+                f"{what}; then {', '.join(OLD)} were called. {', '.join(want)} must run, "
+                f"and {', '.join(ran) or 'nothing'} ran",
                 seq=mark.seq, mistake="oldest-patch-wins" if oldest else "")
     return None if len(marks) == len(PATCHED) + 2 else Finding(
         f"'probe patches' made {len(marks)} of {len(PATCHED) + 2} steps")

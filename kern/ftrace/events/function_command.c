@@ -329,12 +329,12 @@ FILTER_COMMANDS(command_apply, command_show,
 
 /* ---- Instances ---- */
 
-static int instance_made(struct trace_array *tr)
+static int commands_made(struct trace_array *tr)
 {
 	return 0;
 }
 
-static void instance_gone(struct trace_array *tr)
+static void commands_gone(struct trace_array *tr)
 {
 	mutex_lock(&ftrace_lock);
 	for (struct function_command *f = commands, *next; f; f = next) {
@@ -346,4 +346,4 @@ static void instance_gone(struct trace_array *tr)
 	}
 	mutex_unlock(&ftrace_lock);
 }
-INSTANCE_HOOK(instance_made, instance_gone);
+INSTANCE_HOOK(commands_made, commands_gone);
