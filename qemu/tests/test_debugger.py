@@ -362,6 +362,7 @@ class OnAMachine(Shared):
         self.sleeper()
         shell = {(row[0], row[1])
                  for row in re.findall(r"^ +(\d+) .* (\S+)$", self.gdb.sh("ps"), re.M)}
+        shell = {row for row in shell if row[1] != "ps"}  # it has ended since
         said = self.gdb("threads")
         self.gdb.sh("kill 1")
         self.gdb.sh("wait")

@@ -121,7 +121,8 @@ class OnAMachine:
         own = {name
                for name in top if not name.startswith("instances")} - {
                    "README", "available_filter_functions", "available_filter_functions_addrs",
-                   "dyn_ftrace_total_info", "enabled_functions", "dynamic_events"
+                   "dyn_ftrace_total_info", "enabled_functions", "dynamic_events",
+                   "available_events"
                }
         own = {n for n in own if not re.match(r"stack_|function_profile|trace_stat|kprobe|uprobe",
                                               n)}
@@ -143,6 +144,8 @@ class OnAMachine:
                 want = golden.read_text()
             elif name.startswith("options/"):
                 want = self.options[name.partition("/")[2]]
+            elif name.startswith("events/"):
+                want = self.sh(f"cat {name}")
             elif name.endswith("/stats"):
                 want = (GOLDEN / "per_cpu__cpu1__stats.txt").read_text()
             elif name.endswith("/trace"):

@@ -100,7 +100,7 @@ class OnStaticEvents(OnAMachine):
         """The thread that a CPU leaves is the one that it took before."""
         events = self.trace(WORKLOAD, "sched/sched_switch")
         runs: dict[int, tuple[str, int]] = {}
-        self.assertGreater(len(events), 20)
+        self.assertGreaterEqual(len(events), 4)
         states = set()
         for event in events:
             found = SWITCHED.fullmatch(event.text)
