@@ -1,7 +1,7 @@
 /* head [-n COUNT] [FILE...]: the first lines of files, or of standard input. */
 #include "lib/text.h"
 
-APP("[-n count] [file ...]", "print the first lines, 10 by default");
+APP("[-n count | -count] [file ...]", "print the first lines, 10 by default");
 
 static int head(const char *path, void *arg)
 {
@@ -22,12 +22,11 @@ static int head(const char *path, void *arg)
 
 int main(int argc, char **argv)
 {
-	const char *value = "10";
-	int first = parse_options(argc, argv, NULL, NULL, "n", &value);
 	size_t count;
+	int first = parse_lines(argc, argv, &count);
 
-	if (first < 0 || !parse_count(value, &count)) {
-		printf("Usage: head [-n count] [file ...]\n");
+	if (first < 0) {
+		printf("Usage: head [-n count | -count] [file ...]\n");
 		return 2;
 	}
 	return for_each_input(argc, argv, first, head, &count);

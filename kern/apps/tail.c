@@ -6,7 +6,7 @@
 
 #define ENOMEM 12
 
-APP("[-n count] [file ...]", "print the last lines, 10 by default");
+APP("[-n count | -count] [file ...]", "print the last lines, 10 by default");
 
 struct kept {
 	char *text;
@@ -60,12 +60,11 @@ static int tail(const char *path, void *arg)
 
 int main(int argc, char **argv)
 {
-	const char *value = "10";
-	int first = parse_options(argc, argv, NULL, NULL, "n", &value);
 	size_t count;
+	int first = parse_lines(argc, argv, &count);
 
-	if (first < 0 || !parse_count(value, &count)) {
-		printf("Usage: tail [-n count] [file ...]\n");
+	if (first < 0) {
+		printf("Usage: tail [-n count | -count] [file ...]\n");
 		return 2;
 	}
 	return for_each_input(argc, argv, first, tail, &count);

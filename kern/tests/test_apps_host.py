@@ -17,8 +17,9 @@ from kern.tests import app_host
 TEXT = ("cat", "head", "tail", "wc", "uniq", "cut", "grep")
 # What the host's tools also know, with the same result.
 COMMANDS = [
-    "cat", "head", "head -n 0", "head -n3", "tail", "tail -n 1", "tail -n 0", "tail -n 100000",
-    "wc -l", "wc -w", "wc -c", "uniq", "uniq -c", "cut -f 2", "cut -f 1,3- -d b",
+    "cat", "head", "head -n 0", "head -n3", "head -3", "tail -2", "tail", "tail -n 1",
+    "tail -n 0", "tail -n 100000", "wc -l", "wc -w", "wc -c", "uniq", "uniq -c",
+    "cut -f 2", "cut -f 1,3- -d b",
     "cut -f -2 -d a", "cut -f 2-3,1 -d c", "cut -c 2-", "cut -c 1,4-6", "sort", "sort -r",
     "sort -n", "sort -nr", "sort -k 2", "sort -rk2", "sort -n -k 2", "grep -c a", "grep -v ab",
     "grep -n b.c", "grep -i AB", "grep a*b", "grep ^ab", "grep c$", "grep ^$", "grep ^",

@@ -137,6 +137,17 @@ bool parse_count(const char *text, size_t *count)
 	return end > text && !*end && *text >= '0' && *text <= '9' && n < 1ull << 48;
 }
 
+int parse_lines(int argc, char **argv, size_t *count)
+{
+	const char *value = "10";
+	int first;
+
+	if (argc > 1 && argv[1][0] == '-' && parse_count(argv[1] + 1, count))
+		return 2;
+	first = parse_options(argc, argv, NULL, NULL, "n", &value);
+	return first >= 0 && parse_count(value, count) ? first : -1;
+}
+
 int for_each_input(int argc, char **argv, int first, int (*fn)(const char *path, void *arg),
 		   void *arg)
 {

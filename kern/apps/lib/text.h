@@ -33,6 +33,8 @@ int parse_options(int argc, char **argv, const char *flags, bool *seen, const ch
 		  const char **value);
 /* A decimal number. Return: false: it is none, or too large. */
 bool parse_count(const char *text, size_t *count);
+/* Of head and tail: -n COUNT or -COUNT; without one 10. Return: as parse_options(). */
+int parse_lines(int argc, char **argv, size_t *count);
 /*
  * Call @fn for each file of argv[first] to argv[argc - 1], or for standard input if there is none.
  * Return: the largest exit status of @fn.
