@@ -55,11 +55,12 @@ MODULES = _names("""ftrace_module_enable ftrace_module_release ftrace_add_table
 TRAMPOLINES = _names("""trampoline_encode trampoline_target trampolines_made trampolines_followed
     trampolines_seen""")
 PROBES = _names("""kprobe_slots kprobe_slot_owner probe_before probe_after probe_said
-    probe_steps_first probe_steps_end probe_inner_first probe_trapped_first probe_value probe_deep
-    probe_tail probe_outer probe_left probe_exits probe_one probe_two probe_three
-    probe_new_one probe_new_two probe_new_three probe_newest_one probe_new_traced probe_new_second
-    probe_long probe_new_long calls_traced calls_second register_kprobe unregister_kprobe kprobe_wait_and_free klp_enable_patch
-    klp_disable_patch probe_site_add kprobe_update_point""")
+    probe_steps_first probe_steps_end probe_inner_first probe_trapped_first probe_value
+    probe_deep probe_tail probe_outer probe_left probe_exits probe_one probe_two probe_three
+    probe_new_one probe_new_two probe_new_three probe_newest_one probe_new_traced
+    probe_new_second probe_long probe_new_long calls_traced calls_second register_kprobe
+    unregister_kprobe kprobe_wait_and_free klp_enable_patch klp_disable_patch probe_site_add
+    kprobe_update_point""")
 STAGES: dict[int, tuple[str, ...]] = {
     1: (*EVERY, *MCOUNT),
     2: (*EVERY, *MCOUNT, *RECORDS, *LOOKUP),
