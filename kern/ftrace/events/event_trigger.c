@@ -269,7 +269,9 @@ static int parse(const struct trigger_words *w, bool removes, struct event_trigg
 	while (t->kind < ARRAY_SIZE(names) && strcmp(names[t->kind], name))
 		t->kind++;
 	if (t->kind == ARRAY_SIZE(names))
-		return refuse(w, name, "There is no such trigger");
+		return refuse(w, name,
+			      strcmp(name, "hist") ? "There is no such trigger"
+						   : "hist triggers are not part of this kernel");
 	if (t->kind >= TRIGGER_ENABLE_EVENT)
 		err = parse_target(w, &rest, t);
 	if (err || removes)
