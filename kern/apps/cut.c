@@ -12,7 +12,7 @@ struct what {
 	char delimiter;
 };
 
-/* A range of the list, which is "low", "low-high", "low-" or "-high". Moves *@p behind it. */
+/* Read a range: "low", "low-high", "low-" or "-high". *@p becomes the first byte after it. */
 static bool next_range(const char **p, size_t *low, size_t *high)
 {
 	char *end;

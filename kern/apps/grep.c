@@ -67,7 +67,7 @@ static bool atom_matches(const struct grep *g, const struct atom *a, char c)
 	return in_class(a, fold && c >= 'a' && c <= 'z' ? c - 'a' + 'A' : c);
 }
 
-/* The atom at @p, which moves behind it. Return: false: a '[' is not closed. */
+/* Read the atom at *@p, which becomes its end. Return: false: a '[' is not closed. */
 static bool take_atom(const struct grep *g, const char **p, struct atom *a)
 {
 	*a = (struct atom){LETTER, false, *p, 1};

@@ -241,8 +241,8 @@ static int allocator_init(void)
 INITCALL(allocator_init);
 
 /*
- * Who wants the memory: kmalloc() may be called by kzalloc(), and while it is traced it returns to
- * return_to_handler. A walk up the stack finds the caller then.
+ * The caller that wants the memory. kmalloc() may be called by kzalloc(), and while that is
+ * traced it returns to return_to_handler. A walk up the stack finds the caller then.
  */
 static __noinline unsigned long walk_to_caller(void)
 {

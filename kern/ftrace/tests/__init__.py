@@ -15,7 +15,21 @@
 checked_qsort.c is a part of recordmcount in each build. mksites.py and far-program.c make
 large kernels. Tests may use every room; no room includes a header of theirs.
 """
+import subprocess
 import unittest
+
+from qemu.machine import FINISHED, ROOT, Machine
+
+
+def finished(arch: str, cpus: int, append: str = "") -> Machine:
+    """Build the finished kernel. Returns a machine with it and these boot arguments."""
+    image = ROOT / "build" / arch / FINISHED / "Image"
+    subprocess.run([
+        "make", "--no-print-directory", "-s", "-C", str(ROOT), f"ARCH={arch}",
+        str(image.relative_to(ROOT)), f"build/{arch}/initrd.cpio"
+    ], check=True)
+    return Machine(arch, smp=cpus, image=image, append=append,
+                   initrd=ROOT / f"build/{arch}/initrd.cpio")
 
 
 def on_each_machine(mixin: type) -> list[type]:

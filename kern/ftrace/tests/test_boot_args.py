@@ -1,13 +1,10 @@
 """Boot arguments for tracing, on both architectures, on one CPU and on four."""
 import re
-import subprocess
 import unittest
 
 from grading.machine.machine import Run
-from kern.ftrace.tests import on_each_machine
-from qemu.machine import FINISHED, ROOT, Machine
-
-MAKE = ["make", "--no-print-directory", "-s", "-C", str(ROOT)]
+from kern.ftrace.tests import finished, on_each_machine
+from qemu.machine import ROOT
 
 
 class BootArgsOnAMachine:
@@ -16,14 +13,8 @@ class BootArgsOnAMachine:
 
     def boot(self, append: str, *lines: str) -> tuple[str, list[str]]:
         """What a boot with these arguments prints, and what each of these lines prints."""
-        image = ROOT / "build" / self.arch / FINISHED / "Image"
-        subprocess.run([
-            *MAKE, f"ARCH={self.arch}",
-            str(image.relative_to(ROOT)), f"build/{self.arch}/initrd.cpio"
-        ], check=True)
-        config = Machine(self.arch, smp=self.cpus, image=image, append=append,
-                         initrd=ROOT / f"build/{self.arch}/initrd.cpio")
-        with Run(config, ROOT / f"build/tests/boot-args-{self.arch}-{self.cpus}.log") as run:
+        machine = finished(self.arch, self.cpus, append)
+        with Run(machine, ROOT / f"build/tests/boot-args-{self.arch}-{self.cpus}.log") as run:
             booted = run.console.wait_ready(60)
             said = [run.console.command(line, 60) for line in lines]
             run.power_off()

@@ -4,16 +4,14 @@ How often each function of the workload is called follows from the seed
 (grading.stimulus.workload).
 """
 import re
-import subprocess
 import unittest
 from collections import Counter
 
 from grading.machine.machine import Run
 from grading.stimulus.workload import expect
-from kern.ftrace.tests import on_each_machine
-from qemu.machine import FINISHED, ROOT, Machine
+from kern.ftrace.tests import finished, on_each_machine
+from qemu.machine import ROOT
 
-MAKE = ["make", "--no-print-directory", "-s", "-C", str(ROOT)]
 SEEDS = (0x0123456789ABCDEF, 0xFEDCBA9876543210)
 ALL = "#### all functions enabled ####"
 COUNT = 3
@@ -28,14 +26,8 @@ class CommandsOnAMachine:
 
     @classmethod
     def setUpClass(cls) -> None:
-        image = ROOT / "build" / cls.arch / FINISHED / "Image"
-        subprocess.run([
-            *MAKE, f"ARCH={cls.arch}",
-            str(image.relative_to(ROOT)), f"build/{cls.arch}/initrd.cpio"
-        ], check=True)
-        config = Machine(cls.arch, smp=cls.cpus, image=image,
-                         initrd=ROOT / f"build/{cls.arch}/initrd.cpio")
-        cls.machine = Run(config, ROOT / f"build/tests/commands-{cls.arch}-{cls.cpus}.log")
+        cls.machine = Run(finished(cls.arch, cls.cpus),
+                          ROOT / f"build/tests/commands-{cls.arch}-{cls.cpus}.log")
         cls.machine.__enter__()
         cls.machine.console.wait_ready(60)
 
