@@ -5,10 +5,12 @@
  */
 #include "fgraph.h"
 #include "cpu.h"
+#include "file.h"
 #include "kt.h"
 #include "ksyms.h"
 #include "string.h"
 #include "ftrace_internal.h"
+#include "tracefs.h"
 #include "unwind.h"
 
 long kt_stack_leaf(long x);
@@ -138,6 +140,38 @@ static __noinline void walks_from_handlers(void)
 	kt_promise(walks == 12 && !wrong, "%u walks from handlers, %u wrong", walks, wrong);
 }
 
+/* The start of the file trace, as text. */
+static const char *read_trace(void)
+{
+	static char text[4096];
+	size_t n = 0;
+	ssize_t got;
+	struct file *f;
+
+	if (file_open(file_root(), TRACEFS "trace", O_RDONLY, &f))
+		return "";
+	while ((got = file_read(f, text + n, sizeof(text) - 1 - n)) > 0)
+		n += got;
+	file_close(f);
+	text[n] = 0;
+	return text;
+}
+
+/* The command stacktrace at a function that is tail-called: its return address is the tracer's. */
+static __noinline void walk_of_a_command(void)
+{
+	long (*volatile top)(long) = kt_stack_top;
+	const char *text;
+
+	kt_echo("", "trace", false);
+	kt_promise(!kt_echo("kt_stack_leaf:stacktrace", "set_ftrace_filter", true) && top(2) == 8,
+		   "the command stacktrace at a function that is tail-called");
+	kt_echo("!kt_stack_leaf:stacktrace", "set_ftrace_filter", true);
+	text = read_trace();
+	kt_promise(strstr(text, " => kt_stack_leaf\n => kt_stack_top\n => walk_of_a_command\n"),
+		   "its stack names the callers");
+}
+
 /* Two threads on one CPU: one of them is always queued. */
 static void walks_of_queued_threads(void)
 {
@@ -174,6 +208,7 @@ static int unwind_graph_command(int argc, char **argv)
 	kt_begin();
 	if (kt_promise(start_users(), "two users are registered")) {
 		walks_from_handlers();
+		walk_of_a_command();
 		walks_of_queued_threads();
 	}
 	stop_users();

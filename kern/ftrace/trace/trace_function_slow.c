@@ -26,6 +26,7 @@ static unsigned save_stack(unsigned long ip, unsigned long parent_ip,
 
 	if (regs) {
 		entries[0] = ip + 4;
+		parent_ip = unwind_true_caller(current, parent_ip, regs->fp);
 		unwind_start_at(&u, current, parent_ip, regs->fp, regs->sp);
 		return 1 + unwind_save(&u, entries + 1, STACK_MAX - 1);
 	}
