@@ -57,9 +57,13 @@ def _wrong(evidence: Evidence, run: ScheduleRun, wrong: Callable[[Evidence, Sche
              if call.name == CALLED and call.vcpu == CALLER]
     ended = _ended(evidence, run)
     change = run.schedule.change
-    if ended is None:
+    if run.goes_on:
+        ended = run.last
+        if change.stays and not calls:
+            return f"{CALLED} was called, and the call did not reach the tracer", None
+    elif ended is None:
         return f"{change.ends} did not return", None
-    if change.stays and len(calls) < 2 or change.comes and not any(call.seq > ended
+    elif change.stays and len(calls) < 2 or change.comes and not any(call.seq > ended
                                                                    for call in calls):
         return (f"{CALLED} was called twice, the second time after {change.ends} had returned, and "
                 f"{len(calls)} of these calls reached the tracer", None)

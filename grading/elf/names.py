@@ -25,9 +25,9 @@ WORKLOAD = _names("""calls_made calls_wanted workload_interrupt workload_thread 
     wl_tail_hawk wl_tail_kite wl_tail_lark wl_tail_swan""")
 EVERY = (*WORKLOAD, *_names("""_text _etext _end __irqentry_text_start __ftrace_text_start
     __ftrace_text_end exception_vector trap_exception thread_start_asm ftrace_stub
-    function_trace_call function_trace_slow ftrace_lock ftrace_disabled register_ftrace_function
-    unregister_ftrace_function app_main_workload panic watchdog_due mutex_lock mutex_unlock schedule
-    sleep_ns do_idle memcpy memcmp memset"""))
+    function_trace_call function_trace_slow ftrace_lock ftrace_disabled cpus
+    register_ftrace_function unregister_ftrace_function app_main_workload panic watchdog_due
+    mutex_lock mutex_unlock schedule sleep_ns do_idle memcpy memcmp memset"""))
 MCOUNT = _names("""_mcount function_trace_op ftrace_trace_function registers_call registers_out
     registers_tracer registers_back""")
 LOOKUP = _names("lookup_rec lookup_rec_range app_main_lookup lookup_later")

@@ -28,6 +28,7 @@ from pathlib import Path
 from grading.elf.elf import Kernel
 from grading.machine.gdbstub import Stub
 from grading.machine.machine import Run
+from qemu.machine import MOST_CPUS
 
 POLL = 0.001  # seconds between two checks of the condition
 SLICE = 0.05  # seconds that the CPUs run at most between two stops
@@ -55,13 +56,15 @@ class Cpus:
     """The CPUs of a machine that is stopped between any two calls of these methods. A CPU is held
     at its current instruction."""
 
-    def __init__(self, run: Run, stub: Stub) -> None:
+    def __init__(self, run: Run, stub: Stub, work: list[int]) -> None:
         self.all = frozenset(range(run.machine.smp))
+        self._work = work  # of each CPU: the physical address of its ipi_work
         self._run = run
         self._stub = stub
         self._held: set[int] = set()
         # served CPUs -> where their threads are held: pc, sp
         self._served: dict[int, tuple[int, int]] = {}
+        self._often: set[int] = set()  # served CPUs that handle interrupts after each slice
         self._away: set[int] = set()  # served CPUs that may be in an interrupt now
         self._breakpoints: set[int] = set()
         self._insns = INSNS
@@ -79,14 +82,19 @@ class Cpus:
     def hold(self, *cpus: int) -> None:
         self._held |= set(cpus)
 
-    def serve(self, cpu: int) -> None:
+    def serve(self, cpu: int, often: bool = True) -> None:
+        """Hold only this CPU's thread. Not `often`: let it handle interrupts only when another CPU
+        has sent it one, which costs less."""
         self._held.add(cpu)
         self._served[cpu] = self._at(cpu)
+        if often:
+            self._often.add(cpu)
 
     def go(self, *cpus: int) -> None:
         """Let these CPUs run with the others again."""
         self._held -= set(cpus)
         self._away -= set(cpus)
+        self._often -= set(cpus)
         for cpu in cpus:
             self._served.pop(cpu, None)
 
@@ -189,7 +197,13 @@ class Cpus:
             self._away -= {cpu for cpu in self._away if self._is_back(cpu)}
         else:
             self._stub.hold()
-            self._away = set(self._served)
+            self._away = {cpu for cpu in self._served if cpu in self._often or self._is_asked(cpu)}
+
+    def _is_asked(self, cpu: int) -> bool:
+        """Has another CPU sent this one an interrupt that it has not handled?"""
+        return any(self._run.read(self._work[cpu], 8)) or any(
+            self._stub.control_register(cpu, name) & bits
+            for name, bits in self._run.machine.isa.asked)
 
     def _set_breakpoints(self, places: set[int]) -> None:
         for place in self._breakpoints - places:
@@ -204,10 +218,12 @@ class Cpus:
 
 
 @cache
-def _watchdog(image: Path, arch: str) -> int:
-    """The offset of watchdog_due in the image."""
+def _words(image: Path, arch: str) -> list[int]:
+    """The offsets in the image of watchdog_due, and of each CPU's ipi_work."""
     kernel = Kernel(image.with_name("callsite.elf"), arch)
-    return kernel.symbol("watchdog_due") - kernel.text[0]
+    cpu, cpus = kernel.members("cpu"), kernel.symbol("cpus")
+    work = range(cpus + cpu["ipi_work"], cpus + MOST_CPUS * cpu[""], cpu[""])
+    return [at - kernel.text[0] for at in (kernel.symbol("watchdog_due"), *work)]
 
 
 @contextmanager
@@ -215,8 +231,10 @@ def interleaved(run: Run) -> Iterator[Cpus]:
     """The machine's CPUs, to be held and released one by one; afterwards all of them run. The
     kernel's watchdog is off (kern/sched/cpu.h)."""
     with run.held() as stub:
-        cpus, watchdog = Cpus(run, stub), run.machine.load_address() + _watchdog(
-            run.machine.image_path(), run.machine.arch)
+        machine = run.machine
+        watchdog, *work = (machine.load_address() + offset
+                           for offset in _words(machine.image_path(), machine.arch))
+        cpus = Cpus(run, stub, work)
         cpus.write(watchdog, (1 << 64) - 1)
         yield cpus
         cpus.end()

@@ -13,6 +13,9 @@ call runs. Both are read from the observer's log of one run without any stop. A 
     unregister:ftrace_shutdown+0x98             without a place: B makes its whole call in step 2,
                                                 and there are no steps 3 and 4
 
+Schedules without a place are played one after the other during one change: A runs from step to
+step, and at each of them B makes a whole call.
+
 Other CPUs, if there are any, have nothing to do. A is held at its step only, where it has no
 spinlock that B needs. At the end of step 3 it may be anywhere, in the scheduler too, with a lock
 that CPU B waits for.
@@ -25,6 +28,7 @@ import random
 import re
 import struct
 import subprocess
+from collections import Counter
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
@@ -87,11 +91,13 @@ class Schedule:
 
 @dataclass
 class ScheduleRun:
-    """A schedule that was played, and its part of the observer's log."""
+    """A schedule that was played, and its part of the observer's log. `goes_on`: the change has not
+    ended there; it goes on in the next schedule's part."""
 
     schedule: Schedule
     first: int
     last: int = 0
+    goes_on: bool = False
 
 
 @dataclass
@@ -189,15 +195,26 @@ class Player:
                   if fnmatchcase(str(s), only)] if only else some(todo, most, rng, again)
         played.todo, played.planned = todo, len(chosen)
         self.machine.grant(EACH_INSNS * len(chosen), EACH_SECONDS * len(chosen))
+        whole = [schedule for schedule in chosen if not schedule.inside]
+        while whole:
+            whole = whole[self._change(played, whole):]
         for schedule in chosen:
-            played.runs.append(ScheduleRun(schedule, self.machine.observer.written()))
-            self._lines(change.before)
-            with self.machine.observer.recording(), interleaved(self.machine) as cpus:
-                _Play(self, cpus, played.runs[-1], 2 * played.insns + INSNS).run()
-            played.runs[-1].last = self.machine.observer.written()
-            self.machine.console.wait_ready(60)
-            self._lines(change.after)
+            if schedule.inside:
+                self._change(played, [schedule])
         self._lines(change.last)
+
+    def _change(self, played: Played, schedules: list[Schedule]) -> int:
+        """Make the change, and play these schedules meanwhile. Returns how many were played."""
+        change, observer = played.change, self.machine.observer
+        first = observer.written()
+        self._lines(change.before)
+        with observer.recording(), interleaved(self.machine) as cpus:
+            runs = _Play(self, cpus, change, first, 2 * played.insns + INSNS).run(schedules)
+        runs[-1].last = observer.written()
+        played.runs += runs
+        self.machine.console.wait_ready(60)
+        self._lines(change.after)
+        return len(runs)
 
     def end(self) -> None:
         self.machine.console.command("calls off")
@@ -212,7 +229,8 @@ class Player:
         of their execution, and the number of A's instructions."""
         self._lines(change.before)
         places = self._places_of_call() | {self._site}
-        counted, ends = dict[str, int](), set(returns.ends(self.kernel, change.ends))
+        counted, ends = Counter[str](), set(returns.ends(self.kernel, change.ends))
+        steps = list[str]()
         log = [r for r in self._log(lambda: self._lines([self.typed(change)]))
                if r.kind == Kind.HIT and r.vcpu == CHANGER]
         if not any(r.addr in ends for r in log):
@@ -224,9 +242,10 @@ class Player:
         for r in takewhile(lambda r: r.addr not in ends, log):
             stopped = r.addr in self._stopping[:1] or stopped and r.addr not in self._stopping
             if r.addr in self._steps and not stopped:
-                counted[self._steps[r.addr]] = counted.get(self._steps[r.addr], 0) + 1
-        steps = [s if n == 1 else f"{s}#{n}" for s, times in counted.items()
-                 for n in range(1, min(times, AGAIN) + 1)]
+                step = self._steps[r.addr]
+                counted[step] += 1
+                if counted[step] <= AGAIN:
+                    steps.append(step if counted[step] == 1 else f"{step}#{counted[step]}")
         places |= self._places_of_call() | {*change.inside}
         self._lines(change.after)
         return [Schedule(change, step, inside) for step in steps
@@ -284,19 +303,40 @@ class Player:
 
 
 class _Play:
-    """Plays one schedule, from A's command until B has called once more."""
+    """Plays schedules during one change, from A's command until B has called once more."""
 
-    def __init__(self, player: Player, cpus: Cpus, shown: ScheduleRun, insns: int) -> None:
+    def __init__(self, player: Player, cpus: Cpus, change: Change, first: int, insns: int) -> None:
         self._player = player
         self._cpus = cpus
-        self._shown = shown
+        self._change = change
+        self._first = first
         self._insns = insns  # the number of instructions that A may execute while B is held
-        self._ended = player.ended_since(shown.schedule.change, shown.first)
+        self._ended = player.ended_since(change, first)
+        self._stops = Counter[str]()  # by step: how often A was held there
 
-    def run(self) -> None:
-        schedule, player, cpus = self._shown.schedule, self._player, self._cpus
-        cpus.begin(player.typed(schedule.change))
-        self._to_step(schedule.step)
+    def run(self, schedules: Iterable[Schedule]) -> list[ScheduleRun]:
+        """Play schedules, all but a single one without a place, until one of A's steps is not
+        reached before the change ends. The last run's part of the log has no end yet."""
+        player, cpus, runs = self._player, self._cpus, list[ScheduleRun]()
+        cpus.begin(player.typed(self._change))
+        for self._now in schedules:
+            if not self._to_step(self._now.step) and runs:
+                break
+            at = player.machine.observer.written() if runs else self._first
+            if runs:
+                runs[-1].last, runs[-1].goes_on = at, True
+            runs.append(ScheduleRun(self._now, at))
+            self._call(self._now)
+        if not cpus.run(self._ended):
+            raise Stopped(Verdict.FAIL, f"{runs[-1].schedule}: {self._change.ends} does not "
+                          f"return; {self._where()}")
+        player.want(cpus)
+        self._made()
+        return runs
+
+    def _call(self, schedule: Schedule) -> None:
+        """A is held at its step: let B make a call, and A go on."""
+        player, cpus = self._player, self._cpus
         player.want(cpus)
         inside = schedule.inside and cpus.reach({player.address(schedule.inside)},
                                                 but=cpus.all - {CALLER}, until=player.is_made,
@@ -304,34 +344,29 @@ class _Play:
         if player.when_held:
             player.when_held(player.machine, schedule, cpus)
         if inside:
-            cpus.serve(CALLER)
+            cpus.serve(CALLER, often=False)
             cpus.go(CHANGER)
             cpus.run(self._ended, self._insns)
             cpus.go(CALLER)
         self._made()
         cpus.go(CHANGER)
-        if not cpus.run(self._ended):
-            raise Stopped(Verdict.FAIL,
-                          f"{schedule}: {schedule.change.ends} does not return; {self._where()}")
-        player.want(cpus)
-        self._made()
 
     def _to_step(self, step: str) -> bool:
         step, _, times = step.partition("#")
-        for n in range(int(times or 1)):
-            if n:
-                self._cpus.step(CHANGER)
-                self._cpus.go(CHANGER)
+        while self._stops[step] < int(times or 1):
             if self._cpus.reach({self._player.address(step)}, but=self._cpus.all - {CHANGER},
                                 until=self._ended) is None:
                 return False
+            self._stops[step] += 1
+            if self._stops[step] < int(times or 1):
+                self._cpus.go(CHANGER)
         return True
 
     def _made(self) -> None:
         if not self._cpus.run(self._player.is_made, CALL_INSNS):
             raise Stopped(
                 Verdict.FAIL,
-                f"{self._shown.schedule}: the call on CPU {CALLER} does not return; {self._where()}"
+                f"{self._now}: the call on CPU {CALLER} does not return; {self._where()}"
             )
 
     def _where(self) -> str:

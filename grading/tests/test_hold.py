@@ -72,7 +72,7 @@ class Budget(unittest.TestCase):
         run: Any = SimpleNamespace(
             machine=SimpleNamespace(smp=1), console=Mock(), insns=insns,
             clock=lambda: executed / 1e6, threads=lambda: {"CPU 0": (executed / 1e6, False)})
-        cpus = Cpus(run, Mock(stopped=lambda seconds: False))
+        cpus = Cpus(run, Mock(stopped=lambda seconds: False), [0])
         if typed:
             cpus.begin("frames &")
         with patch.object(Cpus, "_slice", self.slice_of(cpus)):
@@ -86,6 +86,33 @@ class Budget(unittest.TestCase):
     def test_is_that_of_a_line_after_one_was_typed(self) -> None:
         self.assertTrue(self.reached(typed=True))
         self.assertFalse(self.reached(typed=False))
+
+
+class Asked(unittest.TestCase):
+    """A served CPU handles interrupts when another CPU has sent it one. Each time costs a stop."""
+
+    def let_run(self, often: bool, work: bytes, mip: int = 0) -> list[set[int]]:
+        """The CPUs that run in the first slice after CPU 1 was served, and in the second one."""
+        ran, times = list[set[int]](), iter(range(1000))
+        run: Any = SimpleNamespace(
+            machine=SimpleNamespace(smp=2, isa=SimpleNamespace(sp=2, asked=(("mip", 8),))),
+            clock=lambda: next(times), threads=dict, read=lambda at, size: {0x18: work}[at])
+        stub = Mock(stopped=lambda seconds: False, control_register=lambda cpu, name: mip,
+                    go_on_with=lambda cpus: ran.append(set(cpus)))
+        cpus = Cpus(run, stub, [0x10, 0x18])
+        cpus.serve(1, often)
+        for _ in range(2):
+            cpus._slice(set(), lambda: False)
+        return ran
+
+    def test_a_cpu_is_let_run_only_when_it_is_asked(self) -> None:
+        self.assertEqual(self.let_run(False, bytes(8)), [{0}, {0}])
+        self.assertEqual(self.let_run(False, bytes((2, *bytes(7)))), [{0}, {0, 1}])
+        self.assertEqual(self.let_run(False, bytes(8), mip=0x88), [{0}, {0, 1}])
+        self.assertEqual(self.let_run(False, bytes(8), mip=0x80), [{0}, {0}])
+
+    def test_a_cpu_that_is_served_often_is_let_run_each_time(self) -> None:
+        self.assertEqual(self.let_run(True, bytes(8)), [{0}, {0, 1}])
 
 
 if __name__ == "__main__":

@@ -66,6 +66,20 @@ class Judged(RecordedCalls):
         e.truth.hits["step"] = [record(Kind.HIT, ENDS, seq=ENDED)] if done else []
         return e
 
+    def test_a_part_in_which_the_change_goes_on(self) -> None:
+        """The change has not ended; the call must run the ops that stay."""
+        for calls, words in (((self.traced(10, 1),), ""), ((self.traced(10, 0, 1),), ""),
+                             ((self.traced(10, 0),), "op 1 was called 0 times"),
+                             ((self.traced(10, 1, 2),), "op 2 was called for a call"),
+                             ((), "the call did not reach the tracer")):
+            e = self.played(REGISTER, *calls, done=False)
+            e.played[0].runs[0].goes_on = True
+            with self.subTest(words):
+                if words:
+                    self.assert_finding(right_under_schedules(e), words)
+                else:
+                    self.assertIsNone(right_under_schedules(e))
+
     def right(self, change: Change, *calls: Call) -> None:
         self.assertIsNone(right_under_schedules(self.played(change, *calls)))
 
@@ -202,17 +216,31 @@ class Chosen(unittest.TestCase):
         machine = Run(mock.Mock(), Path(), budget=BUDGET)
         player.machine.grant = machine.grant
         with mock.patch.multiple(schedules, interleaved=mock.MagicMock(), _Play=mock.Mock()):
+            player._change = lambda played, some: played.runs.extend(some) or len(some)
             Player.play(player, REGISTER, 4, random.Random(1), "*")
         self.assertEqual(len(player.played[0].runs), 321)
         self.assertEqual((machine.budget, machine._longest),
                          (BUDGET + 321 * EACH_INSNS, LONGEST + 321 * EACH_SECONDS))
+
+    def test_what_a_change_did_not_reach_is_played_in_another_one(self) -> None:
+        """And each schedule with a place has a change of its own."""
+        todo = [Schedule(REGISTER, step, place) for step in "abc" for place in ("", "x")]
+        changes = list[str]()
+
+        def change(played: Played, some: list[Schedule]) -> int:
+            changes.append(" ".join(str(s).partition(":")[2] for s in some))
+            return 2 if len(some) == 3 else 1
+        player = mock.MagicMock(played=[], _dry=lambda _: (todo, 1), _change=change)
+        Player.play(player, REGISTER, 4, random.Random(1))
+        self.assertEqual(changes, ["a b c", "c", "a:x", "b:x", "c:x"])
 
     def test_a_cpu_that_may_have_a_spinlock_is_not_held(self) -> None:
         """When A waits for B, it may have been stopped in the scheduler, with a lock of CPU B: then
         B's call returned only if A went on."""
         held, made = set[int](), list[bool]()
         cpus = mock.Mock(go=lambda *which: held.difference_update(which),
-                         hold=lambda *which: held.update(which), serve=held.add)
+                         hold=lambda *which: held.update(which),
+                         serve=lambda cpu, often: held.add(cpu))
         player = mock.Mock(kernel=mock.Mock(name_at=hex), ended_since=lambda *_: lambda: bool(made),
                            want=lambda _: None, is_made=lambda: bool(made), when_held=None)
 
@@ -225,10 +253,57 @@ class Chosen(unittest.TestCase):
             made.extend([True] if not held else [])
             return until()
         cpus.reach, cpus.run, cpus.all = reach, run, {CHANGER, CALLER}
-        schedules._Play(player, cpus,
-                        ScheduleRun(Schedule(REGISTER, "ftrace_startup+0x98", "op_see"), 0),
-                        1).run()
+        schedules._Play(player, cpus, REGISTER, 0,
+                        1).run([Schedule(REGISTER, "ftrace_startup+0x98", "op_see")])
         self.assertTrue(made)
+
+    def chain(self, steps: list[str], comes: list[str]) -> tuple[list[str], list[ScheduleRun]]:
+        """Play schedules without a place during one change, in which A comes to these steps.
+        Returns what happened, in order, and the parts of the log."""
+        happened, left = list[str](), [*comes]
+        cpus = mock.Mock(all={CHANGER, CALLER}, run=lambda until, insns=0: True)
+        player = mock.Mock(address=lambda name: name, when_held=None,
+                           want=lambda _: happened.append("call"))
+        player.machine.observer.written = lambda: 10 * len(happened)
+
+        def reach(places: set[str], but: set[int], until: object) -> int | None:
+            while left:
+                if (step := left.pop(0)) in places:
+                    happened.append(step)
+                    return CHANGER
+            return None
+        cpus.reach = reach
+        runs = schedules._Play(player, cpus, REGISTER, 5, 1).run(
+            [Schedule(REGISTER, step, "") for step in steps])
+        return happened, runs
+
+    def test_b_calls_at_each_step_of_one_change(self) -> None:
+        happened, runs = self.chain(["a", "b", "a#2", "c"], ["a", "b", "a", "b", "a", "c"])
+        self.assertEqual(happened, ["a", "call", "b", "call", "a", "call", "c", "call", "call"])
+        self.assertEqual([(r.schedule.step, r.first, r.last, r.goes_on) for r in runs],
+                         [("a", 5, 30, True), ("b", 30, 50, True), ("a#2", 50, 70, True),
+                          ("c", 70, 0, False)])
+
+    def test_the_second_time_counts_although_b_did_not_call_at_the_first(self) -> None:
+        self.assertEqual(self.chain(["a#2"], ["a", "b", "a"])[0], ["a", "a", "call", "call"])
+
+    def test_a_step_that_does_not_come_ends_the_change(self) -> None:
+        happened, runs = self.chain(["a", "b", "c"], ["a", "c"])
+        self.assertEqual(happened, ["a", "call", "call"])
+        self.assertEqual([(r.schedule.step, r.goes_on) for r in runs], [("a", False)])
+        happened, runs = self.chain(["b", "c"], ["a"])  # B calls once although A does not come
+        self.assertEqual(happened, ["call", "call"])
+        self.assertEqual([r.schedule.step for r in runs], ["b"])
+
+    def test_the_steps_are_in_the_order_of_their_execution(self) -> None:
+        log = [record(Kind.HIT, address) for address in (0x10, 0x11, 0x10, 0x11, 0x10, 0x12, ENDS)]
+        player = mock.Mock(_steps={0x10: "a", 0x11: "b", 0x12: "c"}, _stopping=[0x20, 0x21],
+                           _site="site", _places_of_call=set, _log=lambda _: log)
+        player.kernel.extent.return_value = (ENDS, ENDS + 4)
+        player.kernel.exits.return_value = [ENDS]
+        player.kernel.jumps_to.return_value = 0
+        todo, _ = Player._dry(player, REGISTER)
+        self.assertEqual([s.step for s in todo if not s.inside], ["a", "b", "a#2", "b#2", "c"])
 
     def test_no_step_is_one_at_which_the_other_cpu_is_stopped(self) -> None:
         """Inside stop_machine() it waits for the change, and makes no call."""

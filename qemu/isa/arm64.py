@@ -72,6 +72,7 @@ class Arm64Isa:
     static_chain = 18
     scratch: tuple[int, ...] = (*range(9, 18),)
     preserved: tuple[int, ...] = (*range(18, 30), *range(31, 35))
+    asked = ()
     saved = "x", range(19, 29)
     frame_record = 0, 8
     regs = 9, 11, 12, 13

@@ -79,6 +79,9 @@ class Riscv64Isa:
     static_chain = 7  # where GCC's nested functions find the variables of the function around them
     scratch: tuple[int, ...] = (5, 6, 28, 29, 30, 31)  # the tracer may change them
     preserved: tuple[int, ...] = (2, 3, 4, 8, 9, *range(18, 28), 32)  # across a call
+    # control registers and their bits that say that another CPU waits for this one, besides the
+    # kernel's ipi_work: the firmware's own interrupt, for a remote fence
+    asked = ("mip", 1 << 3),
     saved = "s", range(1, 12)  # when a thread leaves its CPU: their letter and numbers
     frame_record = -16, -8  # offsets from fp of the saved fp and of the return address
     regs = 10, 11, 12, 13  # words of struct ftrace_regs: sp, pc, fp, link
