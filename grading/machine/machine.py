@@ -225,9 +225,10 @@ class Run:
         found = {}
         for task in self._tasks():
             with suppress(OSError, IndexError):
-                ran = Path(task, "schedstat").read_text(encoding="ascii").split()[0]
-                state = Path(task, "stat").read_text(encoding="ascii").rpartition(")")[2].split()[0]
-                found[task] = int(ran) / 1e9, state != "R"
+                with (open(f"{task}/schedstat", encoding="ascii") as ran,
+                      open(f"{task}/stat", encoding="ascii") as stat):
+                    found[task] = (int(ran.read().split()[0]) / 1e9,
+                                   stat.read().rpartition(")")[2].split()[0] != "R")
         return found
 
     def _qemu_errors(self) -> str:

@@ -273,7 +273,7 @@ class GraphSession(Session):
                 held = cpus.reach({unregister}, until=at_prompt)
                 if held is not None and cpus.alone(held, lock):
                     cpus.serve(held)
-                    cpus.run(lambda: any(r.addr == left for r in observer.so_far(first)))
+                    cpus.run(lambda: observer.has(first, {left}))
             machine.console.wait_ready(WORKLOAD_SECONDS)
 
     def _walk(self, machine: Run) -> None:

@@ -288,18 +288,9 @@ class Player:
         return self.kernel.address_of(symbol) + int(offset or "0", 16)
 
     def ended_since(self, change: Change, first: int) -> Callable[[], bool]:
-        """A function that says whether the change has ended; it continues to read the log where it
-        stopped the last time."""
-        ends, at = set(returns.ends(self.kernel, change.ends)), first
-
-        def ended() -> bool:
-            nonlocal at
-            for r in self.machine.observer.so_far(at):
-                if r.kind == Kind.HIT and r.addr in ends:
-                    return True
-                at = r.after
-            return False
-        return ended
+        """A function that says whether the change has ended."""
+        ends = set(returns.ends(self.kernel, change.ends))
+        return lambda: self.machine.observer.has(first, ends)
 
 
 class _Play:

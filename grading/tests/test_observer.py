@@ -344,12 +344,14 @@ class Log(unittest.TestCase):
             self.addresses(slot(Kind.HIT, addr=1), slot(0, 1, 2), WORDS, slot(Kind.HIT, addr=3)),
             [1, 3])
 
-    def test_while_the_machine_runs_records_end_before_an_unfinished_one(self) -> None:
+    def test_an_address_is_found_in_a_finished_record(self) -> None:
         """A CPU of a busy host may be stopped between its reservation of a record and the record's
         end."""
-        slots = slot(Kind.BODY, 1, 1) + WORDS + slot(0, 0, 2) + slot(Kind.HIT, addr=3)
-        [before] = decoded(slots, 10, running=True)
-        self.assertEqual((before.addr, before.seq, before.after), (1, 10, 12))
+        slots = slot(Kind.BODY, 1, 1) + WORDS + slot(0, 0, 2) + slot(Kind.HIT, addr=0x3003)
+        for address, found in ((1, True), (2, False), (0x3003, True), (0x30, False), (9, False)):
+            self.assertEqual(observer.has_one(slots, {address}), found, address)
+        self.assertTrue(observer.has_one(slots, [9, 0x3003]))
+        self.assertFalse(observer.has_one(b"", [1]))
 
     def test_a_record_that_was_cut_off_is_left_out(self) -> None:
         whole = [slot(Kind.HIT, addr=1), slot(Kind.BODY, 1, 2), WORDS]

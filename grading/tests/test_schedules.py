@@ -16,7 +16,7 @@ from grading.checks.schedule_checks import PLAYED, TRACER, right_under_schedules
 from grading.checks.seen import too_little
 from grading.elf.elf import Kernel
 from grading.evidence.evidence import Evidence
-from grading.machine.observer import Kind, Record, decoded
+from grading.machine.observer import Kind, Record, has_one
 from grading.machine.machine import LONGEST, Run
 from grading.seeds import scheduled
 from grading.session.session import BUDGET
@@ -200,8 +200,8 @@ class Chosen(unittest.TestCase):
         player.kernel.extent.return_value = (ENDS, ENDS + 4)
         player.kernel.exits.return_value = [ENDS]
         player.kernel.jumps_to.return_value = 0
-        player.machine.observer.so_far = lambda first: decoded(bytes(slots[first * len(other):]),
-                                                               first, running=True)
+        player.machine.observer.has = lambda first, wanted: has_one(
+            bytes(slots[first * len(other):]), wanted)
         ended = Player.ended_since(player, REGISTER, 0)
         self.assertFalse(ended())
         slots[len(other)] = Kind.HIT
