@@ -26,7 +26,6 @@ static unsigned save_stack(unsigned long ip, unsigned long parent_ip,
 
 	if (regs) {
 		entries[0] = ip + 4;
-		parent_ip = unwind_true_caller(current, parent_ip, regs->fp);
 		unwind_start_at(&u, current, parent_ip, regs->fp, regs->sp);
 		return 1 + unwind_save(&u, entries + 1, STACK_MAX - 1);
 	}
@@ -37,6 +36,15 @@ static unsigned save_stack(unsigned long ip, unsigned long parent_ip,
 	count = unwind_save(&u, entries, STACK_MAX);
 	entries[0] = ip + 4;
 	return count;
+}
+
+/* With a shadow stack, @parent_ip may be return_to_handler. */
+static __always_inline unsigned long true_parent(unsigned long parent_ip,
+						 const struct ftrace_regs *regs)
+{
+	if (regs && current->ftrace)
+		parent_ip = unwind_true_caller(current, parent_ip, regs->fp);
+	return parent_ip;
 }
 
 static __always_inline void fill_stack(struct stack_entry *e, struct trace_entry ent,
@@ -52,7 +60,7 @@ void trace_write_stack(struct trace_array *tr, unsigned long ip, unsigned long p
 		       const struct ftrace_regs *regs)
 {
 	unsigned long flags = irq_save(), *entries = stacks[this_cpu()->index];
-	unsigned count = save_stack(ip, parent_ip, regs, entries);
+	unsigned count = save_stack(ip, true_parent(parent_ip, regs), regs, entries);
 	struct trace_write w;
 	struct stack_entry *e = trace_reserve(tr, TRACE_STACK, sizeof(*e) + 8 * count, &w);
 
@@ -89,8 +97,7 @@ void function_trace_slow(struct ftrace_ops *op, unsigned long ip, unsigned long 
 
 	if (e) {
 		put_address(e->ip, ip);
-		if (regs && current->ftrace) /* a shadow stack: it may be return_to_handler */
-			parent_ip = unwind_true_caller(current, parent_ip, regs->fp);
+		parent_ip = true_parent(parent_ip, regs);
 		put_address(e->parent_ip, parent_ip);
 	}
 	if (e && tr->options & TRACE_ITER_FUNC_STACK) {
