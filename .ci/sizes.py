@@ -50,16 +50,17 @@ MODULES = ("kern/ftrace/modules/", "kern/ftrace/filters/mod_filter", "kern/modul
 # So six limits differ from DESIGN.md's. These are above them, and each is in use: the check of the
 # rooms' directions, the tables of the tracer's proof, events that survive a reset, the interrupt
 # controllers of boards, and the profiler. A limit has room for a correction, and none for a new
-# mechanism. The shell's was 1,500, until it got pipes and lists: pipe.c and pipe.h have 102 lines,
+# mechanism. Two are above their first value for snapshots: 90 lines exchange a CPU's buffer and its
+# spare (ring/, trace/), 130 are the files, the command and the trigger. The shell's was 1,500, until it got pipes and lists: pipe.c and pipe.h have 102 lines,
 # `<`, `&&`, `||`, $? and $! about 110, and `ps`, 75 lines, has become a program.
 PARTS: list[tuple[str, int | None, Callable[[str], bool]]] = [
     (f"what students write in labs 1 to {TRACER_LABS[-1]}", 2000,
      lambda f: f in handed_in(TRACER_LABS)),
     (f"in labs {TRACER_LABS[-1] + 1} and {max(rubric.LABS)}", 600,
      lambda f: f in handed_in(rubric.LABS) - handed_in(TRACER_LABS)),
-    ("kern/ftrace/", 6900, inside("kern/ftrace/", but=("kern/ftrace/tools/", *MODULES, *EVENTS))),
+    ("kern/ftrace/", 6950, inside("kern/ftrace/", but=("kern/ftrace/tools/", *MODULES, *EVENTS))),
     ("loader, modules, probes, live patch", 4700, inside(*MODULES)),
-    ("events", 4000, inside(*EVENTS)),
+    ("events", 4100, inside(*EVENTS)),
     ("build tools in kern/ftrace/", 1350, inside("kern/ftrace/tools/")),
     ("kern/ without what is named here", 7750,
      inside("kern/", but=("kern/ftrace/", "kern/apps/", "kern/shell/", "kern/samples/", *MODULES,

@@ -2,6 +2,7 @@
  * Triggers: what an event causes in its trace array.
  *
  *	traceon traceoff			recording starts, or stops
+ *	snapshot				the buffers and their spare ones change places
  *	stacktrace				a stack trace follows the event
  *	enable_event:SYSTEM:EVENT		another event is recorded from now on
  *	disable_event:SYSTEM:EVENT		it is not
@@ -18,6 +19,7 @@
 
 static const char *const names[] = {[TRIGGER_TRACEON] = "traceon",
 				    [TRIGGER_TRACEOFF] = "traceoff",
+				    [TRIGGER_SNAPSHOT] = "snapshot",
 				    [TRIGGER_STACKTRACE] = "stacktrace",
 				    [TRIGGER_ENABLE_EVENT] = "enable_event",
 				    [TRIGGER_DISABLE_EVENT] = "disable_event"};
@@ -77,6 +79,9 @@ static void act(const struct event_trigger *t, struct trace_array *tr, const str
 	case TRIGGER_ENABLE_EVENT:
 	case TRIGGER_DISABLE_EVENT:
 		WRITE_ONCE(t->target->enabled, t->kind == TRIGGER_ENABLE_EVENT);
+		break;
+	case TRIGGER_SNAPSHOT:
+		tracing_snapshot(tr, -1);
 		break;
 	default:
 		write_stack(tr, m);
@@ -190,7 +195,7 @@ static void unlink_trigger(struct trace_event_file *f, struct event_trigger **li
 
 static int link_trigger(struct trace_event_file *f, struct event_trigger *t)
 {
-	int err = 0;
+	int err = t->kind == TRIGGER_SNAPSHOT ? tracing_alloc_snapshot(f->tr) : 0;
 
 	if (t->target) {
 		tracing_set_tracer(f->tr, f->tr->tracer->name); /* the buffers get their size */

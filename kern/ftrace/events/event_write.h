@@ -40,6 +40,14 @@ void event_write(const struct made_event *m, struct trace_array *tr);
 void event_pull_triggers(struct trace_event_file *f, const struct made_event *m, bool after);
 
 /*
+ * snapshot.c. tracing_alloc_snapshot(): make the spare buffers, if there are none. trace_lock held.
+ * 0, -ENOMEM; -EBUSY: the buffers are those of last_boot=. tracing_snapshot(): take a snapshot of
+ * one CPU or (-1) of all. The spare buffers were made. Any context, but not inside an event.
+ */
+int tracing_alloc_snapshot(struct trace_array *tr);
+void tracing_snapshot(struct trace_array *tr, int cpu);
+
+/*
  * Do what the event's file in one trace array says: act on its triggers, and write the event if it
  * is enabled and accepted.
  */

@@ -4,6 +4,7 @@
  *	glob:traceon[:count]		each call of these functions switches recording on
  *	glob:traceoff[:count]		... off
  *	glob:stacktrace[:count]		... writes a stack trace
+ *	glob:snapshot[:count]		... takes a snapshot
  *	!glob:command			not at these functions any more
  *	!glob:command:0			the same, of a command with a count
  *
@@ -30,6 +31,7 @@
  */
 #include "asm-ftrace/regs.h"
 #include "errno.h"
+#include "event_write.h"
 #include "filter.h"
 #include "hash.h"
 #include "print.h"
@@ -48,8 +50,8 @@ struct counts {
 	struct place at[]; /* sorted by ip */
 };
 
-enum act { TRACEOFF, TRACEON, STACKTRACE };
-static const char *const names[] = {"traceoff", "traceon", "stacktrace"};
+enum act { TRACEOFF, TRACEON, STACKTRACE, SNAPSHOT };
+static const char *const names[] = {"traceoff", "traceon", "stacktrace", "snapshot"};
 
 struct function_command {
 	struct function_command *next;
@@ -104,12 +106,14 @@ static void command_hit(unsigned long ip, unsigned long parent_ip, struct ftrace
 			struct ftrace_regs *regs)
 {
 	const struct function_command *f = op->private;
-	bool turns = f->act != STACKTRACE;
+	bool turns = f->act <= TRACEON;
 
 	if ((turns && tracing_is_on(f->tr) == (f->act == TRACEON)) || !take(f, ip))
 		return;
 	if (turns)
 		tracing_slow(f->tr, RB_OFF, f->act == TRACEOFF);
+	else if (f->act == SNAPSHOT)
+		tracing_snapshot(f->tr, -1);
 	else
 		trace_write_stack(f->tr, ip, parent_ip, regs);
 }
@@ -296,7 +300,11 @@ static int command_apply(const struct file *file, const char *text)
 	mutex_lock(&trace_lock);
 	if (!w.out) /* the buffers get their full size, as when a tracer is chosen */
 		tracing_set_tracer(tr, tr->tracer->name);
+	if (!w.out && w.act == SNAPSHOT)
+		err = tracing_alloc_snapshot(tr);
 	mutex_unlock(&trace_lock);
+	if (err)
+		return err;
 	mutex_lock(&ftrace_lock);
 	err = carry_out(tr, &w);
 	mutex_unlock(&ftrace_lock);
@@ -325,7 +333,7 @@ static void command_show(struct seq *s)
 				show_at(s, f, rec);
 }
 FILTER_COMMANDS(command_apply, command_show,
-		" (a command: traceon, traceoff or stacktrace, and perhaps a count)");
+		" (a command: traceon, traceoff, stacktrace or snapshot, and perhaps a count)");
 
 /* ---- Instances ---- */
 

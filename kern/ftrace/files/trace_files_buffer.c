@@ -90,7 +90,7 @@ static void print_line(struct seq *s, struct trace_printer *p, unsigned cpu, str
 
 /* ---- trace ---- */
 
-struct snapshot {
+struct listing {
 	struct view view;
 	struct trace_printer printer;
 	unsigned printed, started; /* number of events; a bit for each CPU with a printed event */
@@ -99,17 +99,17 @@ struct snapshot {
 	struct rb_iter cpu[NR_CPUS];
 };
 
-static void snapshot_free(struct snapshot *t)
+static void listing_free(struct listing *t)
 {
-	for (unsigned i = 0; i < nr_cpus; i++)
+	for (unsigned i = 0; t && i < nr_cpus; i++)
 		if (t->cpu[i].copy)
 			page_free(t->cpu[i].copy, 0);
 	kfree(t);
 }
 
-static struct snapshot *snapshot_make(const struct view *v)
+static struct listing *listing_make(const struct view *v)
 {
-	struct snapshot *t = kzalloc(sizeof(*t));
+	struct listing *t = kzalloc(sizeof(*t));
 
 	for (unsigned i = 0; t && i < nr_cpus; i++) {
 		struct rb_page *copy;
@@ -121,7 +121,7 @@ static struct snapshot *snapshot_make(const struct view *v)
 		copy = page_alloc(0);
 		rb_iter_start(&t->cpu[i], &v->tr->cpu[i], copy);
 		if (!copy) {
-			snapshot_free(t);
+			listing_free(t);
 			return NULL;
 		}
 	}
@@ -132,9 +132,9 @@ static struct snapshot *snapshot_make(const struct view *v)
 	return t;
 }
 
-static int snapshot_show(struct seq *s, u64 item)
+static int listing_show(struct seq *s, u64 item)
 {
-	struct snapshot *t = s->arg;
+	struct listing *t = s->arg;
 	struct rb_event ev;
 	int cpu;
 
@@ -156,11 +156,23 @@ static int snapshot_show(struct seq *s, u64 item)
 	return 0;
 }
 
+int trace_open_events(struct file *f, struct trace_array *tr, int cpu)
+{
+	const struct view v = {tr, cpu};
+	struct listing *t = listing_make(&v);
+	int err;
+
+	if (!t)
+		return -ENOMEM;
+	err = seq_open(f, listing_show, t);
+	if (err)
+		listing_free(t);
+	return err;
+}
+
 static int trace_open(struct file *f)
 {
 	const struct view v = view_of(f);
-	struct snapshot *t;
-	int err;
 
 	if ((f->flags & O_ACCMODE) != O_RDONLY && (f->flags & O_TRUNC)) {
 		mutex_lock(&trace_lock);
@@ -169,13 +181,7 @@ static int trace_open(struct file *f)
 	}
 	if ((f->flags & O_ACCMODE) == O_WRONLY)
 		return 0;
-	t = snapshot_make(&v);
-	if (!t)
-		return -ENOMEM;
-	err = seq_open(f, snapshot_show, t);
-	if (err)
-		snapshot_free(t);
-	return err;
+	return trace_open_events(f, v.tr, v.cpu);
 }
 
 /* The open call has emptied the buffer; the written text is ignored. */
@@ -184,13 +190,13 @@ static ssize_t trace_write(struct file *f, const char *buf, size_t n, u64 *pos)
 	return n;
 }
 
-static int trace_release(struct file *f)
+int trace_release(struct file *f)
 {
 	struct seq *s = f->private;
 
 	if (!s)
 		return 0;
-	snapshot_free(s->arg);
+	listing_free(s->arg);
 	return seq_release(f);
 }
 static const struct file_ops trace_ops = {trace_open, seq_read, trace_write, trace_release};
@@ -200,11 +206,11 @@ static const struct file_ops trace_ops = {trace_open, seq_read, trace_write, tra
 #define POLL_NS 10000000
 
 /* Lock or unlock the buffers of the view. */
-static void each_reader(const struct view *v, void (*act)(struct mutex *))
+static void each_reader(const struct view *v, void (*act)(struct ring_buffer_cpu *))
 {
 	for (unsigned i = 0; i < nr_cpus; i++)
 		if (in_view(v, i))
-			act(&v->tr->cpu[i].reader);
+			act(&v->tr->cpu[i]);
 }
 
 static bool view_empty(const struct view *v)
@@ -212,9 +218,9 @@ static bool view_empty(const struct view *v)
 	struct rb_event ev;
 	int cpu;
 
-	each_reader(v, mutex_lock);
+	each_reader(v, rb_lock);
 	cpu = oldest_event(v, NULL, &ev);
-	each_reader(v, mutex_unlock);
+	each_reader(v, rb_unlock);
 	return cpu < 0;
 }
 
@@ -331,10 +337,10 @@ static ssize_t pipe_read(struct file *f, char *buf, size_t n, u64 *pos)
 
 		if (err <= 0)
 			return err;
-		each_reader(&p->view, mutex_lock);
+		each_reader(&p->view, rb_lock);
 		while (p->out.len < n && (err = pipe_line(p)) > 0)
 			p->begun = true;
-		each_reader(&p->view, mutex_unlock);
+		each_reader(&p->view, rb_unlock);
 		if (err < 0 && !p->out.len)
 			return err;
 	}
@@ -379,10 +385,10 @@ static ssize_t raw_read(struct file *f, char *buf, size_t n, u64 *pos)
 
 		if (err <= 0)
 			return err;
-		mutex_lock(&rb->reader);
+		rb_lock(rb);
 		if (rb_read_page(rb, &r->page))
 			r->sent = 0;
-		mutex_unlock(&rb->reader);
+		rb_unlock(rb);
 		r->begun = true;
 	}
 	n = MIN(n, RB_PAGE_SIZE - r->sent);
@@ -400,14 +406,14 @@ static int stats_show(struct seq *s, u64 item)
 	struct ring_buffer_cpu *rb = &v.tr->cpu[v.cpu];
 	const struct trace_clock *clock = v.tr->clock;
 
-	mutex_lock(&rb->reader);
+	rb_lock(rb);
 	seq_printf(s, "entries: %lu\noverrun: %lu\ncommit overrun: 0\nbytes: %lu\noldest event ts:",
 		   rb_entries(rb), rb->overrun, rb_bytes(rb));
 	trace_print_time(s, clock, rb_oldest_ts(rb), 0);
 	seq_printf(s, "\nnow ts:");
 	trace_print_time(s, clock, clock->read ? clock->read() : clock_ns(), 0);
 	seq_printf(s, "\ndropped events: %lu\nread events: %lu\n", rb->dropped, rb->read);
-	mutex_unlock(&rb->reader);
+	rb_unlock(rb);
 	return 1;
 }
 TRACEFS_TEXT(cpu_stats, "per_cpu/cpu%u/stats", TRACEFS_CPU, stats_show);

@@ -4,6 +4,7 @@
  * of that word moves a page.
  */
 #include "ring_buffer.h"
+#include "cpu.h"
 #include "errno.h"
 #include "memory.h"
 #include "string.h"
@@ -528,7 +529,9 @@ u64 rb_read_page(struct ring_buffer_cpu *rb, struct rb_page *out)
 
 void rb_iter_start(struct rb_iter *it, struct ring_buffer_cpu *rb, struct rb_page *copy)
 {
-	*it = (struct rb_iter){.rb = rb, .copy = copy, .end = READ_ONCE(rb->accepted)};
+	rb_lock(rb);
+	*it = (struct rb_iter){.rb = rb, .copy = copy, .end = rb->accepted, .swaps = rb->swaps};
+	rb_unlock(rb);
 }
 
 static void iter_take(struct rb_iter *it, u32 offset, u64 ts, u64 seq)
@@ -565,11 +568,13 @@ static bool copy_from_ring(struct rb_iter *it, u64 position)
 	return true;
 }
 
-/* Copy the next page at or after it->position. rb->reader held. */
+/* Copy the next page at or after it->position. rb_lock() held. */
 static bool iter_load(struct rb_iter *it)
 {
 	struct ring_buffer_cpu *rb = it->rb;
 
+	if (it->swaps != rb->swaps)
+		return false;
 	if (held_has_more(rb) && it->position <= rb->held_position) {
 		copy_page(it, rb->pages[rb->held].page);
 		iter_take(it, rb->offset, rb->ts, rb->seq);
@@ -601,9 +606,9 @@ bool rb_iter_peek(struct rb_iter *it, struct rb_event *ev)
 		ev->lost = it->lost;
 		if (it->loaded && decode(it->copy->data, it->offset, it->size, &ts, ev))
 			return true;
-		mutex_lock(&it->rb->reader);
+		rb_lock(it->rb);
 		loaded = iter_load(it);
-		mutex_unlock(&it->rb->reader);
+		rb_unlock(it->rb);
 	}
 	return false;
 }
@@ -615,6 +620,70 @@ void rb_iter_next(struct rb_iter *it)
 	it->offset = decode(it->copy->data, it->offset, it->size, &it->ts, &ev);
 	it->seq++;
 	it->lost = 0;
+}
+
+/* ---- The spare ---- */
+
+/* What moves is in the middle of the structure. */
+static void exchange(struct ring_buffer_cpu *a, struct ring_buffer_cpu *b)
+{
+	enum { FIRST = offsetof(struct ring_buffer_cpu, page) / 8,
+	       END = offsetof(struct ring_buffer_cpu, reader) / 8 };
+
+	for (u64 i = FIRST; i < END; i++) {
+		u64 word = ((u64 *)a)[i];
+
+		((u64 *)a)[i] = ((u64 *)b)[i];
+		((u64 *)b)[i] = word;
+	}
+	a->swaps++;
+	b->swaps++;
+}
+
+static bool enter(struct ring_buffer_cpu *live)
+{
+	return !__atomic_exchange_n(&live->busy, 1, __ATOMIC_ACQUIRE);
+}
+
+static void leave(struct ring_buffer_cpu *live)
+{
+	__atomic_store_n(&live->busy, 0, __ATOMIC_RELEASE);
+}
+
+/* The buffer's CPU, interrupts masked, `busy` taken. */
+static void swap_if_asked(void *arg)
+{
+	struct ring_buffer_cpu *live = arg;
+
+	if (__atomic_fetch_and(&live->slow, ~(u64)RB_SWAP, __ATOMIC_RELAXED) & RB_SWAP)
+		exchange(live, live->spare);
+}
+
+void rb_swap_pending(struct ring_buffer_cpu *rb)
+{
+	if (!(READ_ONCE(rb->slow) & RB_SWAP) || !enter(rb))
+		return;
+	swap_if_asked(rb);
+	leave(rb);
+}
+
+void rb_lock(struct ring_buffer_cpu *rb)
+{
+	struct ring_buffer_cpu *live = rb->live ?: rb;
+
+	mutex_lock(&live->reader);
+	while (!enter(live))
+		cpu_relax();
+	if (READ_ONCE(live->slow) & RB_SWAP)
+		smp_call(live->cpu, swap_if_asked, live);
+}
+
+void rb_unlock(struct ring_buffer_cpu *rb)
+{
+	struct ring_buffer_cpu *live = rb->live ?: rb;
+
+	leave(live);
+	mutex_unlock(&live->reader);
 }
 
 /* ---- Counts ---- */

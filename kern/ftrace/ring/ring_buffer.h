@@ -31,9 +31,18 @@
  *
  *	read + in buffer + overrun + dropped = written
  *
- * Order: an event's data, smp_wmb(), commit. Readers of one CPU take its
- * `reader` mutex. Resize and reset: recording stopped (RB_STOPPED), then
+ * Order: an event's data, smp_wmb(), commit. Readers of one CPU's buffer take
+ * rb_lock(). Resize and reset: recording stopped (RB_STOPPED), then
  * synchronize_sched(), then the change.
+ *
+ * A snapshot. A CPU's buffer may have a spare, and the two change places: their pages, counters and
+ * positions are exchanged, and recording goes on in what was the spare. Nothing is copied, and no
+ * event is lost. Only the CPU itself does it, with interrupts masked and between two events:
+ * 1. Any CPU sets RB_SWAP in the buffers of all CPUs.
+ * 2. Each CPU exchanges its two buffers before its next event, which takes the long path
+ *    (rb_swap_pending()). A CPU without events is asked by the next reader (rb_lock()).
+ * `busy` says that a reader, or the exchange, is in one of the two buffers. An event that finds a
+ * reader there is recorded where the buffer is, and the exchange comes with a later event.
  */
 
 /*
@@ -84,6 +93,7 @@ enum { RB_TYPE_MAX_WORDS = 28, RB_PADDING = 29, RB_TIME_EXTEND = 30, RB_TIME_STA
 #define RB_CLOCK 4   /* the clock is not clock_ns() */
 /* the tracer has work that the short path skips: trace_graph.c, func_stack_trace */
 #define RB_ASK 8
+#define RB_SWAP 16 /* it and its spare change places before the next event */
 
 /* A slot's word, of which ring_region.c reads these two parts in what an earlier boot left. */
 #define RB_SLOT_EMPTY (1ull << 63)
@@ -108,7 +118,6 @@ struct ring_buffer_cpu {
 	u64 dropped, overrun;
 	u64 closed_bytes, overrun_bytes;
 	u32 slot, desc;
-	bool overwrite;
 
 	/* Changed only by resize and reset. */
 	u64 *slots;
@@ -116,15 +125,23 @@ struct ring_buffer_cpu {
 	u32 nr_slots;
 
 	/* The reader's, under the mutex. */
-	struct mutex reader;
 	u32 held;          /* its page */
 	bool holds_events; /* it is the page of held_position; else a spare */
 	u64 held_position, next_position;
-	bool fixed;  /* its memory is the caller's (rb_place()) and stays */
 	u32 offset;  /* of the next event in that page */
 	u64 ts, seq; /* time and number of the event before it */
 	u64 lost;    /* events missed since the last consumed event */
 	u64 read, read_bytes;
+
+	/* What does not change places with the spare, with `slow`. */
+	struct mutex reader;
+	bool overwrite;
+	bool fixed; /* its memory is the caller's (rb_place()) and stays */
+	u8 cpu;     /* whose it is */
+	u32 busy;
+	u32 swaps;
+	struct ring_buffer_cpu *spare; /* or NULL */
+	struct ring_buffer_cpu *live;  /* of a spare: whose it is; or NULL */
 } __aligned(64);
 
 /* An event as a reader sees it. */
@@ -198,7 +215,19 @@ void rb_place(struct ring_buffer_cpu *rb, u64 *slots, struct rb_desc *pages, u32
 void rb_reset(struct ring_buffer_cpu *rb); /* empty, all counters 0 */
 void rb_free(struct ring_buffer_cpu *rb);  /* no pages: as before the first rb_resize_apply() */
 
-/* ---- The consuming reader: rb->reader held. ---- */
+/*
+ * ---- The spare ----
+ *
+ * rb_lock(): for a reader of @rb, or for a change. Context: thread, interrupts on. One mutex serves
+ * a buffer and its spare.
+ * rb_swap_pending(): exchange @rb and its spare if RB_SWAP asks for it and no reader is in one of
+ * them. Context: the buffer's CPU, interrupts masked, no event begun.
+ */
+void rb_lock(struct ring_buffer_cpu *rb);
+void rb_unlock(struct ring_buffer_cpu *rb);
+void rb_swap_pending(struct ring_buffer_cpu *rb);
+
+/* ---- The consuming reader: rb_lock(). ---- */
 
 bool rb_peek(struct ring_buffer_cpu *rb, struct rb_event *ev); /* false: no event */
 void rb_consume(struct ring_buffer_cpu *rb);                   /* the event that rb_peek() found */
@@ -208,14 +237,14 @@ void rb_consume(struct ring_buffer_cpu *rb);                   /* the event that
  */
 u64 rb_read_page(struct ring_buffer_cpu *rb, struct rb_page *out);
 
-/* ---- Reading without consuming: takes rb->reader itself. ---- */
+/* ---- Reading without consuming: takes rb_lock() itself, and ends if the spare comes. ---- */
 
 struct rb_iter {
 	struct ring_buffer_cpu *rb;
 	struct rb_page *copy; /* the caller's page, into which a page of the ring is copied */
 	u64 position, end;    /* end: the number of events accepted when the reading began */
 	bool loaded;
-	u32 offset, size;
+	u32 offset, size, swaps;
 	u64 ts, seq, lost;
 };
 void rb_iter_start(struct rb_iter *it, struct ring_buffer_cpu *rb, struct rb_page *copy);

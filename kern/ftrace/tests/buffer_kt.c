@@ -152,12 +152,12 @@ static void consume(unsigned cpu, enum known known)
 	struct ring_buffer_cpu *rb = &global_trace.cpu[cpu];
 	struct rb_event ev;
 
-	mutex_lock(&rb->reader);
+	rb_lock(rb);
 	for (unsigned i = 0; i < 500 && rb_peek(rb, &ev); i++) {
 		check_event(cpu, &ev, known);
 		rb_consume(rb);
 	}
-	mutex_unlock(&rb->reader);
+	rb_unlock(rb);
 }
 
 static int consumer(void *unused)

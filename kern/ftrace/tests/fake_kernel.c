@@ -218,6 +218,10 @@ void mutex_lock(struct mutex *m)
 void mutex_unlock(struct mutex *m)
 {
 }
+void smp_call(unsigned index, void (*fn)(void *), void *arg)
+{
+	fn(arg);
+}
 static void print(const char *fmt, va_list args)
 {
 	console_length += vsnprintf(fake_console + console_length,

@@ -278,12 +278,12 @@ static void a_reschedule_that_is_due_is_shown(void)
 	resched_curr(this_cpu());
 	twice(1);
 	irq_restore(irq);
-	mutex_lock(&rb->reader);
+	rb_lock(rb);
 	if (rb_peek(rb, &ev)) {
 		e = ev.data;
 		flags = e->flags;
 	}
-	mutex_unlock(&rb->reader);
+	rb_unlock(rb);
 	kt_promise((flags & NEED) == NEED, "an event says that a reschedule is due (flags %02x)",
 		   flags);
 	kt_echo("nop", "current_tracer", false);

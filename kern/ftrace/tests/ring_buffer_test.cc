@@ -59,6 +59,13 @@ void mutex_unlock(struct mutex *m)
 {
 	__atomic_store_n((void **)&m->owner, nullptr, __ATOMIC_RELEASE);
 }
+/* While a writer runs as a thread, only that thread may exchange its buffers. */
+static bool writer_runs;
+void smp_call(unsigned index, void (*fn)(void *), void *arg)
+{
+	if (!writer_runs)
+		fn(arg);
+}
 __thread struct cpu *host_cpu;
 __thread struct thread *host_current;
 }
@@ -609,7 +616,7 @@ void stress(unsigned pages, bool overwrite, bool raw)
 		rb_event ev;
 		rb_page out;
 		more = false;
-		mutex_lock(&rb.reader);
+		rb_lock(&rb);
 		if (raw && rb_read_page(&rb, &out)) {
 			for (auto &e : decode(&out).events)
 				one(e.ts, e.words.data(), 4 * e.words.size(), 0);
@@ -619,7 +626,7 @@ void stress(unsigned pages, bool overwrite, bool raw)
 			rb_consume(&rb);
 			more = true;
 		}
-		mutex_unlock(&rb.reader);
+		rb_unlock(&rb);
 		more |= !finished;
 		if (::testing::Test::HasFatalFailure())
 			break;
@@ -636,6 +643,224 @@ void stress(unsigned pages, bool overwrite, bool raw)
 	kfree(rb.pages);
 	kfree(rb.slots);
 }
+
+/* ---- The spare ---- */
+
+class Swapped : public Ring
+{
+      protected:
+	ring_buffer_cpu spare{};
+
+	void make_two(unsigned pages, unsigned spare_pages)
+	{
+		make(pages);
+		spare.overwrite = true;
+		ASSERT_EQ(resize(&spare, spare_pages), 0);
+		rb.spare = &spare;
+		spare.live = &rb;
+	}
+	void TearDown() override
+	{
+		rb_free(&spare);
+		rb_free(&rb);
+		rb.pages = nullptr;
+		rb.slots = nullptr;
+		Ring::TearDown();
+	}
+	void swap()
+	{
+		rb.slow ^= RB_SWAP;
+		rb_swap_pending(&rb);
+	}
+	/* The first and the last number of the events that a look shows; -1, -1: none. */
+	std::pair<int64_t, int64_t> look(ring_buffer_cpu *at)
+	{
+		rb_page copy;
+		rb_iter it;
+		rb_event ev;
+		int64_t first = -1, last = -1;
+		rb_iter_start(&it, at, &copy);
+		for (; rb_iter_peek(&it, &ev); rb_iter_next(&it)) {
+			int64_t number = *(const uint32_t *)ev.data;
+			EXPECT_TRUE(last < 0 || number > last);
+			first = first < 0 ? number : first;
+			last = number;
+		}
+		return {first, last};
+	}
+};
+using Both = std::pair<int64_t, int64_t>;
+
+TEST_F(Swapped, they_change_places_with_all_that_belongs_to_their_events)
+{
+	make_two(4, 9);
+	for (int i = 0; i < 50; i++)
+		write();
+	EXPECT_EQ(read_one(), 0);
+	swap();
+	EXPECT_EQ(look(&rb), Both(-1, -1));
+	EXPECT_EQ(look(&spare), Both(1, 49));
+	EXPECT_EQ(spare.read, 1u);
+	EXPECT_EQ(rb.nr_slots, 9u);
+	for (int i = 0; i < 7; i++)
+		write();
+	EXPECT_EQ(look(&rb), Both(50, 56));
+	swap();		/* and back: recording goes on behind the first events */
+	EXPECT_EQ(look(&spare), Both(50, 56));
+	write();
+	EXPECT_EQ(look(&rb), Both(1, 57));
+	EXPECT_EQ(read_one(), 1);
+}
+
+TEST_F(Swapped, asked_twice_they_stay)
+{
+	make_two(4, 4);
+	write();
+	rb.slow ^= RB_SWAP;
+	rb.slow ^= RB_SWAP;
+	rb_swap_pending(&rb);
+	EXPECT_EQ(look(&rb), Both(0, 0));
+}
+
+TEST_F(Swapped, the_reasons_and_the_mode_stay_where_they_are)
+{
+	make_two(4, 4);
+	rb.slow = RB_ASK;
+	rb.overwrite = false;
+	swap();
+	EXPECT_EQ(rb.slow, (u64)RB_ASK);
+	EXPECT_FALSE(rb.overwrite);
+	EXPECT_TRUE(spare.overwrite);
+}
+
+TEST_F(Swapped, not_while_a_reader_is_in_one_of_them)
+{
+	make_two(4, 4);
+	write();
+	for (ring_buffer_cpu *at : {&rb, &spare}) {
+		rb_lock(at);
+		swap();
+		EXPECT_EQ(read_one(), (int64_t)tried - 1);
+		write();
+		rb_unlock(at);
+		rb_swap_pending(&rb);
+		EXPECT_EQ(look(&spare), Both(tried - 1, tried - 1));
+		swap();
+	}
+}
+
+TEST_F(Swapped, a_reader_that_comes_has_it_done)
+{
+	make_two(4, 4);
+	write();
+	rb.slow ^= RB_SWAP;
+	rb_lock(&spare);
+	EXPECT_EQ(rb_entries(&spare), 1u);
+	EXPECT_EQ(rb_entries(&rb), 0u);
+	rb_unlock(&spare);
+}
+
+TEST_F(Swapped, a_look_that_has_begun_ends)
+{
+	make_two(4, 4);
+	for (int i = 0; i < 400; i++)	/* three pages */
+		write();
+	rb_page copy;
+	rb_iter it;
+	rb_event ev;
+	uint32_t n = 0;
+	rb_iter_start(&it, &rb, &copy);
+	ASSERT_TRUE(rb_iter_peek(&it, &ev));
+	swap();
+	for (int i = 0; i < 400; i++)
+		write();
+	for (; rb_iter_peek(&it, &ev); rb_iter_next(&it))
+		ASSERT_EQ(*(const uint32_t *)ev.data, n++);
+	EXPECT_EQ(n, 145u);		/* of the page that was copied */
+}
+
+/* A writer that asks for snapshots, and readers of both buffers: no event is lost uncounted. */
+void stress_swap(unsigned pages, bool overwrite)
+{
+	static const uint32_t count = 1000000;
+	ring_buffer_cpu rb[2]{};
+	std::atomic<bool> done{false};
+	rb[0].spare = &rb[1];
+	rb[1].live = &rb[0];
+	for (auto &b : rb) {
+		b.overwrite = overwrite;
+		ASSERT_EQ(resize(&b, pages), 0);
+	}
+	writer_runs = true;
+	std::thread writer([&] {
+		for (uint32_t i = 0; i < count; i++) {
+			rb_reserved r;
+			size_t words = 1 + i % 9;
+			if (i % 97 == 0)
+				__atomic_fetch_xor(&rb[0].slow, RB_SWAP, __ATOMIC_RELAXED);
+			if (__atomic_load_n(&rb[0].slow, __ATOMIC_RELAXED)) {
+				rb_swap_pending(&rb[0]);
+				if (__atomic_load_n(&rb[0].slow, __ATOMIC_RELAXED))
+					sched_yield(); /* a reader is in; let it leave */
+			}
+			uint32_t *e = (uint32_t *)rb_reserve(&rb[0], 1000 + i, words * 4, &r);
+			if (!e)
+				continue;
+			for (size_t w = 0; w < words; w++)
+				e[w] = i;
+			rb_commit(&rb[0], &r);
+		}
+		done = true;
+	});
+	std::thread looker([&] {
+		rb_page copy;
+		for (unsigned n = 0; !done; n++) {
+			rb_iter it;
+			rb_event ev;
+			int64_t last = -1;
+			rb_iter_start(&it, &rb[n % 2], &copy);
+			for (; rb_iter_peek(&it, &ev); rb_iter_next(&it)) {
+				const uint32_t *w = (const uint32_t *)ev.data;
+				ASSERT_EQ(ev.len, 4 * (1 + w[0] % 9));
+				ASSERT_EQ(ev.ts, 1000u + w[0]);
+				ASSERT_GT((int64_t)w[0], last);
+				last = w[0];
+			}
+		}
+	});
+	std::vector<bool> seen(count);
+	uint64_t read = 0;
+	for (bool more = true; more && !::testing::Test::HasFatalFailure();) {
+		bool finished = done;
+		more = false;
+		for (auto &b : rb) {
+			rb_event ev;
+			rb_lock(&b);
+			if (rb_peek(&b, &ev)) {
+				uint32_t i = *(const uint32_t *)ev.data;
+				EXPECT_EQ(ev.len, 4 * (1 + i % 9));
+				EXPECT_FALSE(seen[i]) << i;
+				seen[i] = true;
+				read++;
+				rb_consume(&b);
+				more = true;
+			}
+			rb_unlock(&b);
+		}
+		more |= !finished;
+	}
+	writer.join();
+	looker.join();
+	writer_runs = false;
+	EXPECT_EQ(rb[0].read + rb[1].read, read);
+	EXPECT_EQ(read + rb[0].overrun + rb[1].overrun + rb[0].dropped + rb[1].dropped, count);
+	EXPECT_GT(rb[0].swaps, 0u);
+	for (auto &b : rb)
+		rb_free(&b);
+}
+TEST(Stress, swap_two_pages) { stress_swap(2, true); }
+TEST(Stress, swap_many_pages) { stress_swap(50, true); }
+TEST(Stress, swap_stop) { stress_swap(3, false); }
 
 TEST(Stress, overwrite_two_pages) { stress(2, true, false); }
 TEST(Stress, overwrite_many_pages) { stress(50, true, false); }

@@ -102,12 +102,12 @@ static void consume(u64 most)
 {
 	struct rb_event ev;
 
-	mutex_lock(&rb->reader);
+	rb_lock(rb);
 	for (; most-- && !wrong && rb_peek(rb, &ev); consumed++) {
 		last = check(&ev, last, ev.lost);
 		rb_consume(rb);
 	}
-	mutex_unlock(&rb->reader);
+	rb_unlock(rb);
 }
 
 /* One page of trace_pipe_raw. False: there was none. */
@@ -154,10 +154,10 @@ static void look(void)
 
 static void consume_pages(void)
 {
-	mutex_lock(&rb->reader);
+	rb_lock(rb);
 	while (!wrong && consume_page())
 		;
-	mutex_unlock(&rb->reader);
+	rb_unlock(rb);
 }
 
 NOIPA static void ring_read(char how)

@@ -148,6 +148,8 @@ class OnAMachine:
                 want = self.sh(f"cat {name}")
             elif name.endswith("/stats"):
                 want = (GOLDEN / "per_cpu__cpu1__stats.txt").read_text()
+            elif name.endswith("/snapshot"):
+                want = (GOLDEN / "per_cpu__cpu0__snapshot.txt").read_text()
             elif name.endswith("/trace"):
                 want = (GOLDEN / "trace.txt").read_text()
             else:

@@ -74,19 +74,18 @@ void tracing_reset(struct trace_array *tr, int cpu)
 	for (int i = 0; i < (int)nr_cpus; i++) {
 		if (cpu >= 0 && i != cpu)
 			continue;
-		mutex_lock(&tr->cpu[i].reader);
+		rb_lock(&tr->cpu[i]);
 		rb_reset(&tr->cpu[i]);
-		mutex_unlock(&tr->cpu[i].reader);
+		rb_unlock(&tr->cpu[i]);
 	}
 	if (cpu < 0)
 		tr->options &= ~TRACE_ITER_LAST_BOOT;
 	go_on(tr);
 }
 
-/* Resize the buffers of all CPUs, or none. */
-static int resize(struct trace_array *tr, unsigned long bytes)
+/* Resize the buffers of all CPUs, or none. The buffers are locked. */
+static int resize_locked(struct trace_array *tr, unsigned long pages)
 {
-	unsigned long pages = rb_pages_for(bytes);
 	struct rb_resize resize[NR_CPUS];
 
 	for (unsigned i = 0; i < nr_cpus; i++) {
@@ -98,12 +97,24 @@ static int resize(struct trace_array *tr, unsigned long bytes)
 			rb_resize_cancel(&resize[i]);
 		return err;
 	}
-	for (unsigned i = 0; i < nr_cpus; i++) {
-		mutex_lock(&tr->cpu[i].reader);
+	for (unsigned i = 0; i < nr_cpus; i++)
 		rb_resize_apply(&tr->cpu[i], &resize[i]);
-		mutex_unlock(&tr->cpu[i].reader);
-	}
 	return 0;
+}
+
+static int resize(struct trace_array *tr, unsigned long bytes)
+{
+	struct trace_array *spare = tr->snapshot;
+	int err = 0;
+
+	for (unsigned i = 0; i < nr_cpus; i++)
+		rb_lock(&tr->cpu[i]); /* and its spare */
+	if (spare && spare->expanded)
+		err = resize_locked(spare, rb_pages_for(bytes));
+	err = err ?: resize_locked(tr, rb_pages_for(bytes));
+	for (unsigned i = 0; i < nr_cpus; i++)
+		rb_unlock(&tr->cpu[i]);
+	return err;
 }
 
 int tracing_resize(struct trace_array *tr, unsigned long bytes)
@@ -112,7 +123,7 @@ int tracing_resize(struct trace_array *tr, unsigned long bytes)
 
 	stop_recording(tr);
 	err = resize(tr, bytes);
-	tr->expanded |= !err;
+	tr->expanded |= !err && !tr->cpu[0].live;
 	go_on(tr);
 	return err;
 }
@@ -173,6 +184,8 @@ int tracing_set_clock(struct trace_array *tr, const char *name)
 		if (tr->kept_clock)
 			*tr->kept_clock = i;
 		/* Times of two clocks do not mix. */
+		if (tr->snapshot)
+			tracing_reset(tr->snapshot, -1);
 		tracing_reset(tr, -1);
 		return 0;
 	}
@@ -197,12 +210,15 @@ void tracing_set_option(struct trace_array *tr, int option, bool on)
 static void *__noinline reserve_entry(struct trace_array *tr, u16 type, size_t size,
 				      struct trace_write *w)
 {
-	u64 (*read)(void);
+	u64 (*read)(void), slow;
 	u32 *ent;
 
 	w->rb = trace_buffer(tr, w->cpu);
-	if (READ_ONCE(w->rb->slow) & (RB_OFF | RB_STOPPED))
+	slow = READ_ONCE(w->rb->slow);
+	if (slow & (RB_OFF | RB_STOPPED))
 		return NULL;
+	if (slow & RB_SWAP)
+		rb_swap_pending(w->rb);
 	read = READ_ONCE(tr->clock)->read;
 	ent = rb_reserve(w->rb, read ? read() : clock_ns(), size, &w->reserved);
 	if (ent)
@@ -250,8 +266,10 @@ int trace_array_init(struct trace_array *tr, unsigned long bytes)
 {
 	tr->tracer = &nop_tracer;
 	tr->clock = trace_clocks;
-	for (unsigned i = 0; i < nr_cpus; i++)
+	for (unsigned i = 0; i < nr_cpus; i++) {
 		tr->cpu[i].overwrite = tr->options & TRACE_ITER_OVERWRITE;
+		tr->cpu[i].cpu = i;
+	}
 	return resize(tr, bytes);
 }
 
@@ -259,6 +277,10 @@ void trace_array_free(struct trace_array *tr)
 {
 	for (unsigned i = 0; i < nr_cpus; i++)
 		rb_free(&tr->cpu[i]);
+	if (tr->snapshot) {
+		trace_array_free(tr->snapshot);
+		page_free(tr->snapshot, 0);
+	}
 }
 
 static int trace_init(void)

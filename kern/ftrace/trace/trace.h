@@ -118,6 +118,8 @@ struct trace_array {
 	bool expanded;         /* no longer the small buffers of the boot */
 	/* where the next boot finds the clock's number (ring_region.h); or NULL */
 	u32 *kept_clock;
+	/* The spare buffers (events/snapshot.c); or NULL. ->expanded: they have their size. */
+	struct trace_array *snapshot;
 	struct node *dir;         /* of an instance; NULL: TRACEFS */
 	struct trace_array *next; /* events/: the next instance */
 };
@@ -233,6 +235,12 @@ static inline bool tracing_is_on(const struct trace_array *tr)
 
 /* The trace array of an instance's file, or global_trace. Valid while the file is open. */
 struct trace_array *trace_array_of(const struct file *f);
+
+/* ---- trace_files_buffer.c ---- */
+
+/* Open @f as a file `trace` that shows the events of @tr, of one CPU or (-1) of all. 0 or -errno. */
+int trace_open_events(struct file *f, struct trace_array *tr, int cpu);
+int trace_release(struct file *f);
 
 /* ---- instances.c ---- */
 
