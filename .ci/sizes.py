@@ -50,9 +50,10 @@ MODULES = ("kern/ftrace/modules/", "kern/ftrace/filters/mod_filter", "kern/modul
 # So six limits differ from DESIGN.md's. These are above them, and each is in use: the check of the
 # rooms' directions, the tables of the tracer's proof, events that survive a reset, the interrupt
 # controllers of boards, and the profiler. A limit has room for a correction, and none for a new
-# mechanism. Two are above their first value for snapshots: 90 lines exchange a CPU's buffer and its
-# spare (ring/, trace/), 130 are the files, the command and the trigger. The shell's was 1,500, until it got pipes and lists: pipe.c and pipe.h have 102 lines,
-# `<`, `&&`, `||`, $? and $! about 110, and `ps`, 75 lines, has become a program.
+# mechanism. Two are above their first value for snapshots: 90 lines exchange a CPU's buffer and
+# its spare (ring/, trace/), 130 are the files, the command and the trigger. The shell's was 1,500,
+# until it got pipes and lists: pipe.c and pipe.h have 102 lines, `<`, `&&`, `||`, $? and $! about
+# 110, and `ps`, 75 lines, has become a program.
 PARTS: list[tuple[str, int | None, Callable[[str], bool]]] = [
     (f"what students write in labs 1 to {TRACER_LABS[-1]}", 2000,
      lambda f: f in handed_in(TRACER_LABS)),

@@ -81,16 +81,15 @@ static int help_show(struct seq *s, u64 item)
 {
 	const struct trace_array *tr = trace_array_of(s->file);
 	bool one = cpu_of_file(s->file) >= 0;
+	const char *cpu = one ? " of this CPU" : "";
 
 	seq_printf(s, "# tracer: %s\n#\n#\n# * Snapshot is %s *\n#\n# Snapshot commands:\n",
 		   tr->tracer->name, has_snapshot(tr) ? "allocated" : "freed");
 	seq_printf(s, "# echo 0 > snapshot : %s\n",
 		   one ? "is refused: a snapshot is freed for all CPUs" :
 			 "empties the snapshot and frees its memory");
-	seq_printf(s, "# echo 1 > snapshot : takes a snapshot%s, and allocates memory for it if needed\n",
-		   one ? " of this CPU" : "");
-	seq_printf(s, "# echo 2 > snapshot : empties the snapshot%s (any number but 0 and 1 does)\n",
-		   one ? " of this CPU" : "");
+	seq_printf(s, "# echo 1 > snapshot : takes a snapshot%s; the first one needs memory\n", cpu);
+	seq_printf(s, "# echo 2 > snapshot : empties the snapshot%s (any number but 0 and 1 does)\n", cpu);
 	return 1;
 }
 

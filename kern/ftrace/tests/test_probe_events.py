@@ -16,7 +16,8 @@ COMMON = ("\tfield:unsigned short common_type;\toffset:0;\tsize:2;\tsigned:0;\n"
 # What kprobe_syntax_errors.tc and fprobe_syntax_errors.tc of Linux's ftracetest expect: ^ is not
 # written, the log's mark is under what follows it.
 LONG = "1234567890" * 6 + "12345"
-AVAILABLE = "# Available triggers:\n# traceon traceoff stacktrace enable_event disable_event\n"
+AVAILABLE = ("# Available triggers:\n"
+             "# traceon traceoff snapshot stacktrace enable_event disable_event\n")
 ERRORS_OF_ALL = (  # p and f
     ("p ^non_exist_func", "Invalid probed address or symbol"),
     ("p ^hoge-fuga", "Invalid probed address or symbol"),
@@ -516,7 +517,7 @@ class OnProbeEvents(OnAMachine):
         self.define("p:g file_open path=+0(path):string")
         trigger = "events/kprobes/g/trigger"
         self.assertEqual(self.sh(f"cat {trigger}"), AVAILABLE)
-        for text in ("snapshot", "traceoff:x", "traceoff:1 if u", "traceoff if",
+        for text in ("snapshots", "traceoff:x", "traceoff:1 if u", "traceoff if",
                      "traceoff unless path == x"):
             self.refused(text, "EINVAL", file=trigger, operator=">")
         self.assertEqual(self.sh(f"cat {trigger}"), AVAILABLE)

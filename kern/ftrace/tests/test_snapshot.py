@@ -161,7 +161,7 @@ class SnapshotsOnAMachine:
         first, second = self.work(SEEDS[0]), self.work(SEEDS[1])
         self.assertIn("wl_end:snapshot:count=0\n", self.sh("cat set_ftrace_filter"))
         self.assertEqual(self.functions("trace", "snapshot"), first + second)
-        # all calls before wl_end, the last one, are in the snapshot; wl_end itself is in one of them
+        # all calls before wl_end, the last one, are in the snapshot
         self.assertEqual(self.functions("snapshot") - Counter(wl_end=1),
                          first - Counter(wl_end=1))
         self.quiet("echo '!wl_end:snapshot:0' >> set_ftrace_filter")

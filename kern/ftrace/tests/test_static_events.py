@@ -349,7 +349,7 @@ class OnStaticEvents(OnAMachine):
         self.define("traceoff:3 if ptr == 1", file=trigger)
         for text, mark, why in (
                 ("hist:keys=ptr", 0, "hist triggers are not part of this kernel"),
-                ("snapshot", 0, "There is no such trigger"),
+                ("snapshot:x", 9, "Invalid count"),
                 ("nosuch:3", 0, "There is no such trigger"),
                 ("stacktrace:-1", 11, "Invalid count"), ("stacktrace:x", 11, "Invalid count"),
                 ("stacktrace:", 11, "Invalid count"),
