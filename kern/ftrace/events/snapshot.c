@@ -89,7 +89,7 @@ static int help_show(struct seq *s, u64 item)
 		   one ? "is refused: a snapshot is freed for all CPUs" :
 			 "empties the snapshot and frees its memory");
 	seq_printf(s, "# echo 1 > snapshot : takes a snapshot%s; the first one needs memory\n"
-		      "# echo 2 > snapshot : empties the snapshot%s (any number but 0 and 1 does)\n",
+		      "# echo 2 > snapshot : empties the snapshot%s; so does any larger number\n",
 		   cpu, cpu);
 	return 1;
 }
