@@ -52,7 +52,7 @@ ftrace_tests.6 := $(filter-out bench_nograph_kt.c,$(ftrace_tests.4)) bench_graph
 	fgraph_kt.c jump_kt.c unwind_graph_kt.c hostile_graph_kt.c
 ftrace_tests.7 := $(ftrace_tests.6) module_steps_kt.c
 ftrace_tests.8 := $(ftrace_tests.7) bench_probes_kt.c bench_kprobes_kt.c \
-	kprobe_kt.c fprobe_kt.c livepatch_kt.c probe_events_kt.c static_events_kt.c
+	kprobe_kt.c fprobe_kt.c livepatch_kt.c probe_events_kt.c static_events_kt.c snapshot_kt.c
 ftrace_staged_tests := $(addprefix kern/ftrace/tests/,$(call staged,ftrace_tests))
 
 # No jump tables: the proof (proof.py) needs the name of each target of an indirect

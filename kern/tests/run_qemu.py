@@ -1510,6 +1510,8 @@ def traced_cases(arch: str) -> list[Case]:
         Case("settings while the tracer changes", arch, f"{FINISHED}-tests", 2,
              [promises("test-options")], options=turns),
         Case("ring buffers under fire", arch, f"{FINISHED}-tests", 4, [promises("test-buffer")]),
+        *(Case(f"snapshots under fire, {n} CPUs", arch, f"{FINISHED}-tests", n,
+               [promises("test-snapshot")]) for n in (1, 4)),
         *(Case(f"threads on {n} CPUs", arch, f"{FINISHED}-tests", n, [promises("test-sched")])
           for n in (1, 4, 8)),
         *(Case(f"unwinding from interrupts on {n} CPUs", arch, f"{FINISHED}-tests", n,
