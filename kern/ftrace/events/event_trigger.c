@@ -195,7 +195,7 @@ static void unlink_trigger(struct trace_event_file *f, struct event_trigger **li
 
 static int link_trigger(struct trace_event_file *f, struct event_trigger *t)
 {
-	int err = t->kind == TRIGGER_SNAPSHOT ? tracing_alloc_snapshot(f->tr) : 0;
+	int err = 0;
 
 	if (t->target) {
 		tracing_set_tracer(f->tr, f->tr->tracer->name); /* the buffers get their size */
@@ -296,6 +296,8 @@ static int add_trigger(const struct trigger_words *w)
 
 	if (!err && *find_like(w->file, t))
 		err = -EEXIST;
+	if (!err && t->kind == TRIGGER_SNAPSHOT) /* before any hit can take one */
+		err = tracing_alloc_snapshot(w->file->tr);
 	if (err) {
 		if (t)
 			free_trigger(t);

@@ -158,6 +158,12 @@ class OnAMachine:
         self.assertIn("EBUSY", self.sh("echo 100 > buffer_size_kb"))
         self.assertEqual(self.sh("cat buffer_size_kb"), size)
 
+    def test_they_change_places_with_no_others(self) -> None:
+        for line in ("echo 1 > snapshot", "echo snapshot > events/kmem/kfree/trigger",
+                     "echo 'file_open:snapshot' > set_ftrace_filter"):
+            self.assertIn("EBUSY", self.sh(line), line)
+        self.assertIn("Snapshot is freed", self.sh("cat snapshot"))
+
 
 On1Riscv64, On4Riscv64, On1Arm64, On4Arm64 = on_each_machine(OnAMachine)
 
