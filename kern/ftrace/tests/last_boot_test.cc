@@ -59,6 +59,7 @@ void *kzalloc(size_t n) { return calloc(1, n); }
 void kfree(void *p) { free(p); }
 void mutex_lock(struct mutex *) {}
 void mutex_unlock(struct mutex *) {}
+void smp_call(unsigned, void (*fn)(void *), void *arg) { fn(arg); }
 void synchronize_sched(void) {}
 void *phys_to_virt(unsigned long pa) { return (void *)pa; }
 int kstrtou64(const char *s, int, u64 *value)
