@@ -888,7 +888,7 @@ def removed_event(run: Run) -> str:
     with interleaved(run) as cpus:
         # the header; the first event; its columns
         if said := comes_to(run, cpus, "cat trace > /tmp/trace",
-                            ("snapshot_show", "snapshot_show", "seq_printf")):
+                            ("listing_show", "listing_show", "seq_printf")):
             return said
         cpus.begin(
             "echo 0 > events/enable; echo 'p:kt/two file_open name=+0($arg2):string' > "
