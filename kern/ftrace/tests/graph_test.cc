@@ -96,12 +96,14 @@ struct graph : testing::Test {
 	{
 		events += "+" + std::to_string((t->func - KERNEL_BASE) / 64);
 		EXPECT_NE(RTH, regs->link) << "an entry handler must see the true return address";
+		EXPECT_FALSE(host_irqs_masked) << "a handler may be interrupted at any instruction";
 		return !refuses;
 	}
 	static void ret(struct ftrace_graph_ret *t, struct fgraph_ops *, struct ftrace_regs *regs)
 	{
 		events += "-" + std::to_string((t->func - KERNEL_BASE) / 64);
 		EXPECT_EQ(regs->arg[0], t->retval);
+		EXPECT_FALSE(host_irqs_masked) << "a handler may be interrupted at any instruction";
 		overrun = t->overrun;
 	}
 	static void gone(struct ftrace_graph_ent *t, struct fgraph_ops *)
@@ -235,13 +237,51 @@ TEST_F(graph, a_foreign_word_at_a_site_and_the_call_is_a_nop_again)
 	fake_scribble(KERNEL_BASE + 64 * 3, INSN_NOP);
 }
 
+TEST_F(graph, a_foreign_word_at_the_call_is_reported_when_the_user_leaves)
+{
+	char expected[32];
+	u32 call;
+
+	ASSERT_EQ(0, insn_call(FAKE_GRAPH_CALL, FAKE_GRAPH_CALLER, HOOK_LINK, &call));
+	snprintf(expected, sizeof(expected), "expected %08x", call);
+	ASSERT_EQ(0, register_ftrace_graph(&user));
+	fake_scribble(FAKE_GRAPH_CALL, 0x12345678);
+	EXPECT_EQ(0, unregister_ftrace_graph(&user));
+	EXPECT_EQ(0x12345678u, fake_word(FAKE_GRAPH_CALL));
+	EXPECT_NE(nullptr, strstr(fake_console, "refused to write"))
+		<< "ftrace_bug() must report that the nop was not written";
+	EXPECT_NE(nullptr, strstr(fake_console, expected))
+		<< "the word that ftrace_bug() was to expect is the call: " << expected << "\n"
+		<< fake_console;
+	fake_scribble(FAKE_GRAPH_CALL, INSN_NOP);
+}
+
 TEST_F(graph, who_says_no_leaves_the_return_alone)
 {
 	ASSERT_EQ(0, register_ftrace_graph(&user));
 	refuses = true;
 	EXPECT_EQ(0x1234u, enter(3, 0x1234, 0x90000));
 	EXPECT_EQ("+3", events);
+	EXPECT_EQ(0u, stack.overrun) << "the call was neither without room nor left by a jump";
 	expect_empty();
+}
+
+TEST_F(graph, each_answer_but_0_is_a_yes)
+{
+	static int answer;
+
+	user.entryfunc = [](struct ftrace_graph_ent *, struct fgraph_ops *, struct ftrace_regs *) {
+		return answer;
+	};
+	ASSERT_EQ(0, register_ftrace_graph(&user));
+	for (int value : {-1, 2, -2147483647 - 1}) {
+		answer = value;
+		unsigned long link = enter(3, 0x1234, 0x90000);
+		EXPECT_EQ(RTH, link) << "the entry handler returned " << value << ", not 0";
+		leave(link, 0x90000);
+		expect_empty();
+	}
+	EXPECT_EQ("-3-3-3", events);
 }
 
 TEST_F(graph, only_functions_of_the_filter_are_heard_of_and_it_may_change)
@@ -254,6 +294,14 @@ TEST_F(graph, only_functions_of_the_filter_are_heard_of_and_it_may_change)
 	EXPECT_EQ("+3-3+4-4", events);
 	ASSERT_EQ(0, unregister_ftrace_graph(&user));
 	ASSERT_EQ(0, ftrace_filter_edit(&filter, "", 0, true, false));
+}
+
+TEST_F(graph, no_user_is_registered_after_a_bad_site)
+{
+	ftrace_disabled = true;
+	EXPECT_EQ(-ENODEV, register_ftrace_graph(&user));
+	EXPECT_EQ(0, fake_syncs) << "nothing may be patched any more";
+	ftrace_disabled = false;
 }
 
 TEST_F(graph, a_second_user_is_busy_and_no_memory_is_said)
@@ -429,6 +477,50 @@ TEST_F(graph, a_full_stack_drops_the_frames_of_calls_that_were_left)
 	expect_empty();
 }
 
+TEST_F(graph, of_two_frames_that_fit_the_newest_is_taken)
+{
+	ASSERT_EQ(0, register_ftrace_graph(&user));
+	unsigned long link = enter(5, 0x1234, 0x90000);
+	EXPECT_EQ(RTH, link);
+	user.entryfunc = [](struct ftrace_graph_ent *, struct fgraph_ops *, struct ftrace_regs *) {
+		return 1;
+	};
+	/* 5 jumps to 6, which has the same sp and calls 7; 7 is left, and 6 returns */
+	EXPECT_EQ(RTH, enter(6, link, 0x90000));
+	enter(7, 0x2222, 0x80000);
+	EXPECT_EQ(0x1234u, leave(RTH, 0x90000));
+	EXPECT_EQ("+5/7-6-5", events) << "6 and 5 have returned, and 7 was left";
+	expect_empty();
+}
+
+TEST_F(graph, a_return_that_fits_no_frame_drops_no_frame)
+{
+	ASSERT_EQ(0, register_ftrace_graph(&user));
+	unsigned long outer = enter(2, 0x1000, 0x90000), link = enter(3, 0x1234, 0x80000);
+	EXPECT_EQ(0x1234u, leave(link, 0x80010)) << "the newest frame is the best guess";
+	EXPECT_TRUE(ftrace_graph_dead);
+	EXPECT_EQ(KERNEL_BASE + 64 * 3, stopped.func);
+	EXPECT_EQ("+2+3", events) << "no call was left, so no gone handler may run";
+	EXPECT_EQ(0u, stack.overrun);
+	EXPECT_EQ(0x1000u, leave(outer, 0x90000));
+	expect_empty();
+}
+
+/* All frames but the outermost one belong to calls that were left. */
+TEST_F(graph, a_frame_is_found_however_far_down_it_is)
+{
+	const unsigned frames = sizeof(stack.words) / sizeof(struct shadow_frame);
+
+	ASSERT_EQ(0, register_ftrace_graph(&user));
+	call(3, 0, [&] {
+		for (unsigned i = 1; i < frames; i++)
+			enter(4, 0x2222, 0x90000 - 64 * i);
+	});
+	EXPECT_FALSE(ftrace_graph_dead);
+	EXPECT_EQ(frames - 1, std::count(events.begin(), events.end(), '/'));
+	expect_empty();
+}
+
 TEST_F(graph, if_no_frame_fits_the_newest_one_is_taken)
 {
 	ASSERT_EQ(0, register_ftrace_graph(&user));
@@ -450,7 +542,14 @@ TEST_F(graph, if_no_frame_fits_the_newest_one_is_taken)
 
 TEST_F(graph, a_return_without_any_frame_is_a_panic)
 {
-	EXPECT_THROW(leave(RTH, 0x90000), const char *);
+	const char *said = "";
+
+	try {
+		leave(RTH, 0x90000);
+	} catch (const char *text) {
+		said = text;
+	}
+	EXPECT_STREQ("return_to_handler ran, but the shadow stack has no frame", said);
 }
 
 TEST_F(graph, a_handler_that_calls_traced_functions_is_not_called_for_them)
@@ -468,6 +567,142 @@ TEST_F(graph, a_handler_that_calls_traced_functions_is_not_called_for_them)
 	call(3);
 	EXPECT_EQ("+3-3", events);
 	EXPECT_EQ(0u, host_cpu->recursion);
+}
+
+/* As above, of the gone handler: 4 was left. */
+struct gone_handler : graph {
+	static bool calls; /* one call for each event, so that a tracer without a guard also ends */
+
+	static void gone_calls(struct ftrace_graph_ent *t, struct fgraph_ops *g)
+	{
+		if (calls) {
+			calls = false;
+			call(9, 5);
+			calls = true;
+		}
+		gone(t, g);
+	}
+	void SetUp() override
+	{
+		graph::SetUp();
+		calls = true;
+		user.gonefunc = gone_calls;
+	}
+	/* Of the events of the calls that were left: none of 9 may be there. */
+	void expect_no_calls()
+	{
+		EXPECT_EQ(std::string::npos, events.find('9'))
+			<< "a gone handler called a traced function, and the user was called for it: "
+			   "the recursion bit was not set";
+		EXPECT_EQ(0u, host_cpu->recursion);
+		expect_empty();
+	}
+};
+bool gone_handler::calls;
+
+TEST_F(gone_handler, calls_no_handler_at_a_return)
+{
+	ASSERT_EQ(0, register_ftrace_graph(&user));
+	call(3, 0, [] { enter(4, 0x2222, 0x80000); });
+	EXPECT_NE(std::string::npos, events.find('/'));
+	expect_no_calls();
+}
+
+TEST_F(gone_handler, calls_no_handler_when_the_stack_is_full)
+{
+	ASSERT_EQ(0, register_ftrace_graph(&user));
+	call(3, 0, [&] {
+		while (!shadow_is_full(&stack))
+			enter(4, 0x2222, 0x90000 - 64);
+		call(5, 1);
+	});
+	EXPECT_NE(std::string::npos, events.find('/'));
+	expect_no_calls();
+}
+
+TEST_F(gone_handler, gets_its_user_and_finds_the_data_of_the_call)
+{
+	static struct fgraph_ops *given;
+	static std::string found;
+
+	found = "";
+	given = nullptr;
+	user.entryfunc = [](struct ftrace_graph_ent *t, struct fgraph_ops *g,
+			    struct ftrace_regs *) {
+		u64 *kept = (u64 *)fgraph_reserve_data(g->idx, sizeof(u64));
+
+		if (kept)
+			*kept = (t->func - KERNEL_BASE) / 64;
+		return 1;
+	};
+	user.gonefunc = [](struct ftrace_graph_ent *, struct fgraph_ops *g) {
+		u64 *kept = (u64 *)fgraph_retrieve_data(0, nullptr);
+
+		found += kept ? std::to_string(*kept) : "-";
+		given = g;
+	};
+	ASSERT_EQ(0, register_ftrace_graph(&user));
+	call(3, 0, [] {
+		enter(4, 0x2222, 0x80000);
+		enter(5, 0x3333, 0x70000);
+	});
+	EXPECT_EQ("54", found) << "the frame is popped after its gone handler, not before";
+	EXPECT_EQ(&user, given);
+	expect_empty();
+}
+
+/*
+ * While each handler runs, an interrupt comes, whose calls are traced: one returns, one is left.
+ * What the handler was given stays, and a function that it calls then is not traced.
+ */
+struct interrupted_handler : graph {
+	static void interrupt()
+	{
+		if (host_cpu->context_bit != 1)
+			return;
+		host_cpu->context_bit = 2;
+		call(6, 1000, [] { enter(7, 0x2222, 0x90000 - 64 * 1001); });
+		host_cpu->context_bit = 1;
+		call(8, 2000);
+	}
+	template <class T> static void handler(T *given)
+	{
+		T before = *given;
+
+		interrupt();
+		EXPECT_EQ(0, memcmp(&before, given, sizeof(before)))
+			<< "an interrupt's calls have changed what a handler was given";
+	}
+	void SetUp() override
+	{
+		graph::SetUp();
+		user.entryfunc = [](struct ftrace_graph_ent *t, struct fgraph_ops *g,
+				    struct ftrace_regs *r) {
+			handler(t);
+			return entry(t, g, r);
+		};
+		user.retfunc = [](struct ftrace_graph_ret *t, struct fgraph_ops *g,
+				  struct ftrace_regs *r) {
+			handler(t);
+			ret(t, g, r);
+		};
+		user.gonefunc = [](struct ftrace_graph_ent *t, struct fgraph_ops *g) {
+			handler(t);
+			gone(t, g);
+		};
+	}
+};
+
+TEST_F(interrupted_handler, keeps_what_it_was_given_and_its_recursion_bit)
+{
+	ASSERT_EQ(0, register_ftrace_graph(&user));
+	call(3, 0, [] { enter(4, 0x2222, 0x90000 - 64); });
+	EXPECT_EQ(std::string::npos, events.find('8'))
+		<< "after an interrupt a handler called a traced function, and the user was called "
+		   "for it: the interrupt has not restored the recursion bit of the thread";
+	EXPECT_EQ("+6+7/7-6+3+6+7/7-6+4+6+7/7-6/4+6+7/7-6-3", events);
+	EXPECT_EQ(0u, host_cpu->recursion);
+	expect_empty();
 }
 
 TEST_F(graph, what_an_entry_keeps_its_return_finds_and_only_that)
@@ -541,6 +776,28 @@ TEST_F(graph, every_store_to_a_shadow_stack_has_a_hook_before_and_after_it)
 	EXPECT_GT(hooks, 40u);
 }
 
+TEST_F(graph, a_frame_is_filled_before_top_leads_to_it_and_stays)
+{
+	unsigned long seen[6]; /* ret to below */
+	struct shadow_frame *top = nullptr;
+	unsigned looks = 0;
+
+	ASSERT_EQ(0, register_ftrace_graph(&user));
+	at_store = [&] {
+		if (top && top == stack.top) {
+			ASSERT_EQ(0, memcmp(seen, top, sizeof(seen)))
+				<< "a word of a frame changed while `top` pointed to it: the frame "
+				   "must be complete when it is pushed, with its time";
+			looks++;
+		}
+		top = stack.top;
+		if (top)
+			memcpy(seen, top, sizeof(seen));
+	};
+	call(3, 0, [] { call(4, 1); });
+	EXPECT_GT(looks, 10u);
+}
+
 /*
  * Interrupts at every store of two nested calls, and at every pair of stores.
  * Each interrupt finds the shadow stack consistent and leaves it as it was, and
@@ -563,6 +820,9 @@ TEST_F(graph, an_interrupt_at_any_two_stores_does_no_harm)
 				<< "a frame ends above free";
 			ASSERT_EQ(f->ret, ftrace_graph_ret_addr(host_current, RTH, f->fp));
 		}
+		ASSERT_LE(depth * sizeof(struct shadow_frame),
+			  (size_t)((char *)free - (char *)stack.words))
+			<< "`depth` counts a frame whose room is free";
 		host_cpu->context_bit = 2;
 		call(6, 10, [] { call(7, 11); });
 		host_cpu->context_bit = 1;
