@@ -29,7 +29,7 @@ extern "C" {
 #undef private
 
 static struct ftrace_ops *graph_op; /* registered, or NULL */
-static int users_begin_error;
+static int users_begin_error, startup_error;
 static bool users_on;
 bool ftrace_disabled, ftrace_graph_dead;
 struct mutex ftrace_lock;
@@ -39,10 +39,12 @@ struct stopped {
 
 int ftrace_set_hash(struct ftrace_filter *, const struct ftrace_set *, bool)
 {
-	return 0;
+	return startup_error;
 }
 int ftrace_startup(struct ftrace_ops *op)
 {
+	if (startup_error)
+		return startup_error;
 	graph_op = op;
 	op->slot = 0;
 	return 0;
@@ -119,6 +121,7 @@ struct fgraph : testing::Test {
 		}
 	};
 	static std::vector<event> events;
+	static u32 overrun; /* that the last return handler was given */
 	static std::vector<unsigned long> owed; /* true return addresses, outermost first */
 	static std::vector<unsigned long> owed_fp;
 
@@ -160,6 +163,7 @@ struct fgraph : testing::Test {
 			}
 			if (u->yes)
 				events.push_back({u->id, true, f, t->depth});
+			EXPECT_FALSE(host_irqs_masked) << "a handler may be interrupted";
 			return u->yes;
 		}
 		static void ret(struct ftrace_graph_ret *t, struct fgraph_ops *g,
@@ -168,6 +172,8 @@ struct fgraph : testing::Test {
 			user *u = (user *)g->private_;
 			int f = (t->func - KERNEL_BASE) / 16, size = 0;
 			events.push_back({u->id, false, f, t->depth});
+			EXPECT_FALSE(host_irqs_masked) << "a handler may be interrupted";
+			overrun = t->overrun;
 			if (!u->words)
 				return;
 			auto *d = (unsigned long *)fgraph_retrieve_data(g->idx, &size);
@@ -209,7 +215,7 @@ struct fgraph : testing::Test {
 		owed_fp.clear();
 		at_store = nullptr;
 		ftrace_graph_dead = false;
-		users_begin_error = 0;
+		users_begin_error = startup_error = 0;
 	}
 	void TearDown() override
 	{
@@ -300,6 +306,7 @@ struct fgraph : testing::Test {
 	}
 };
 std::vector<fgraph::event> fgraph::events;
+u32 fgraph::overrun;
 std::vector<unsigned long> fgraph::owed, fgraph::owed_fp;
 
 TEST_F(fgraph, one_user_hears_entry_and_return_in_order)
@@ -365,6 +372,10 @@ TEST_F(fgraph, the_seventeenth_user_gets_enospc_and_a_user_is_registered_once)
 	EXPECT_EQ(register_ftrace_graph(&late.ops), -ENOSPC);
 	EXPECT_EQ(register_ftrace_graph(&users[3]->ops), -EBUSY);
 	EXPECT_EQ(unregister_ftrace_graph(&late.ops), -ENOENT);
+	ftrace_disabled = true;
+	EXPECT_EQ(register_ftrace_graph(&late.ops), -ENODEV);
+	EXPECT_EQ(register_ftrace_graph(&users[3]->ops), -ENODEV) << "that error is the first";
+	ftrace_disabled = false;
 	unregister_ftrace_graph(&users[7]->ops);
 	EXPECT_EQ(register_ftrace_graph(&late.ops), 0);
 	call(1);
@@ -440,6 +451,29 @@ TEST_F(fgraph, no_memory_for_shadow_stacks_and_nobody_is_registered)
 	call(1);
 	EXPECT_TRUE(events.empty());
 	EXPECT_EQ(unregister_ftrace_graph(&a.ops), -ENOENT);
+}
+
+/* Its slot was in use for a while, so a CPU may be inside one of its handlers. */
+TEST_F(fgraph, a_user_that_cannot_be_traced_is_removed_a_grace_period_later)
+{
+	static unsigned after; /* grace periods after the slot was cleared */
+	static struct fgraph_ops *refused;
+	user a(1), b(2);
+	after = 0;
+	refused = &b.ops;
+	register_ftrace_graph(&a.ops);
+	startup_error = -ENOSPC;
+	fake_in_grace = [] { after += !refused->filter->changed; };
+	EXPECT_EQ(register_ftrace_graph(&b.ops), -ENOSPC);
+	EXPECT_GE(after, 2u) << "one grace period before it is registered, one after its slot is "
+				"cleared: remove_user() waits";
+	fake_in_grace = nullptr;
+	startup_error = 0;
+	EXPECT_EQ(b.ops.idx, -1);
+	EXPECT_EQ(unregister_ftrace_graph(&b.ops), -ENOENT);
+	call(5);
+	EXPECT_EQ(events.size(), 2u) << "the other user is called as before";
+	unregister_ftrace_graph(&a.ops);
 }
 
 TEST_F(fgraph, a_slot_reused_100000_times_calls_nobody_wrongly_when_the_sleeper_returns)
@@ -626,6 +660,18 @@ TEST_F(fgraph, of_two_frames_with_one_fp_a_walk_is_told_the_newest_that_knows)
 	unregister_ftrace_graph(&a.ops);
 }
 
+/* f was left by a jump; a function whose return is not patched has the same caller. */
+TEST_F(fgraph, a_walk_keeps_an_address_that_is_not_return_to_handler)
+{
+	user a(1);
+	register_ftrace_graph(&a.ops);
+	call(5, 0, [] {
+		EXPECT_EQ(ftrace_graph_ret_addr(host_current, 0x4321, 0x9008), 0x4321u)
+			<< "only return_to_handler stands for another address";
+	});
+	unregister_ftrace_graph(&a.ops);
+}
+
 TEST_F(fgraph, entry_data_comes_back_the_parents_too)
 {
 	user a(1), b(2);
@@ -660,7 +706,7 @@ TEST_F(fgraph, entry_data_of_each_parent_is_found)
 	a.words = 1;
 	register_ftrace_graph(&a.ops);
 	std::function<void(int)> at = [&](int depth) {
-		if (depth < 10) {
+		if (depth < 40) {
 			call(5, depth, [&] { at(depth + 1); });
 			return;
 		}
@@ -700,9 +746,18 @@ TEST_F(fgraph, a_handler_that_still_runs_while_its_user_leaves_finds_what_it_kep
 	graces = finds = 0;
 	register_ftrace_graph(&a.ops);
 	call(5, 0, [&] {
+		static struct fgraph_ops *leaver;
+		static u64 birth;
+		leaver = &a.ops;
+		birth = a.ops.birth;
 		fake_in_grace = [] {
 			graces++;
 			finds += !!fgraph_retrieve_data(0, nullptr);
+			EXPECT_EQ(leaver->idx, 0)
+				<< "its handler may still run and use idx: clear it after the "
+				   "grace period";
+			EXPECT_EQ(leaver->birth, birth)
+				<< "an event may still compare the birth of a user that leaves";
 		};
 		unregister_ftrace_graph(&a.ops);
 		fake_in_grace = nullptr;
@@ -735,8 +790,11 @@ TEST_F(fgraph, a_full_stack_is_counted_and_the_calls_go_on_untraced)
 	std::function<void(unsigned)> deeper = [&](unsigned depth) {
 		if (depth < 100)
 			call(1, depth, [&] { deeper(depth + 1); });
+		else
+			walk_finds_everything();
 	};
 	deeper(0);
+	ASSERT_FALSE(HasFatalFailure());
 	unsigned frames = sizeof(stack.words) / sizeof(struct shadow_frame);
 	EXPECT_EQ(stack.overrun, 100 - frames);
 	EXPECT_EQ(events.size(), 2 * frames);
@@ -797,6 +855,7 @@ TEST_F(fgraph, calls_that_were_left_are_told_and_popped_and_tracing_goes_on)
 				       {-1, false, 6, 1}, {3, false, 5, 0},  {1, false, 5, 0}};
 	EXPECT_EQ(events, expected);
 	EXPECT_EQ(stack.overrun, 2u);
+	EXPECT_EQ(overrun, 2u) << "a return handler is given the number of calls that were lost";
 	EXPECT_FALSE(ftrace_graph_dead);
 	EXPECT_TRUE(is_empty());
 	unregister_ftrace_graph(&a.ops);
@@ -979,6 +1038,141 @@ TEST_F(fgraph, an_interrupt_at_every_store_while_frames_are_dropped)
 			ASSERT_TRUE(is_empty());
 			ASSERT_FALSE(ftrace_graph_dead);
 		}
+	unregister_ftrace_graph(&a.ops);
+}
+
+/* One call for each event, so that a tracer without a guard also ends. */
+static bool calls_inside;
+static void call_inside()
+{
+	if (!calls_inside)
+		return;
+	calls_inside = false;
+	fgraph::call(9, 1000);
+	calls_inside = true;
+}
+
+struct gone_handler : fgraph {
+	user a{1};
+
+	void SetUp() override
+	{
+		fgraph::SetUp();
+		calls_inside = true;
+		a.ops.gonefunc = [](struct ftrace_graph_ent *t, struct fgraph_ops *g) {
+			call_inside();
+			user::gone(t, g);
+		};
+		register_ftrace_graph(&a.ops);
+	}
+	void TearDown() override
+	{
+		bool told = false;
+
+		for (auto &e : events) {
+			told |= e.user < 0;
+			EXPECT_NE(e.func, 9) << "a gone handler called a traced function, and the "
+						"user was called for it: the recursion bit was not "
+						"set";
+		}
+		EXPECT_TRUE(told);
+		EXPECT_EQ(0u, host_cpu->recursion);
+		EXPECT_TRUE(is_empty());
+		unregister_ftrace_graph(&a.ops);
+		fgraph::TearDown();
+	}
+};
+
+TEST_F(gone_handler, calls_no_handler_at_a_return)
+{
+	call(5, 0, [] { enter_only(6, 0x8000); });
+}
+
+TEST_F(gone_handler, calls_no_handler_when_the_stack_is_full)
+{
+	call(5, 0, [&] {
+		fill_with_left(&stack, 0x8000);
+		call(8, 64);
+	});
+}
+
+/*
+ * While each handler runs, an interrupt comes, whose calls are traced: one returns, one is left.
+ * What the handler was given stays, and a function that it calls then is not traced.
+ */
+struct interrupted_handler : fgraph {
+	user a{1};
+
+	template <class T> static void handler(T *given)
+	{
+		T before = *given;
+
+		if (host_cpu->context_bit != 1)
+			return;
+		interrupt(1, [] { call(26, 1000, [] { enter_only(27, 0x9000 - 64 * 1001); }); });
+		call(9, 2000);
+		EXPECT_EQ(0, memcmp(&before, given, sizeof(before)))
+			<< "an interrupt's calls have changed what a handler was given";
+	}
+	void SetUp() override
+	{
+		fgraph::SetUp();
+		a.ops.entryfunc = [](struct ftrace_graph_ent *t, struct fgraph_ops *g,
+				     struct ftrace_regs *r) {
+			handler(t);
+			return user::entry(t, g, r);
+		};
+		a.ops.retfunc = [](struct ftrace_graph_ret *t, struct fgraph_ops *g,
+				   struct ftrace_regs *r) {
+			handler(t);
+			user::ret(t, g, r);
+		};
+		a.ops.gonefunc = [](struct ftrace_graph_ent *t, struct fgraph_ops *g) {
+			handler(t);
+			user::gone(t, g);
+		};
+		register_ftrace_graph(&a.ops);
+	}
+};
+
+TEST_F(interrupted_handler, keeps_what_it_was_given_and_its_recursion_bit)
+{
+	std::vector<event> own;
+
+	call(5, 0, [] { enter_only(6, 0x8000); });
+	EXPECT_EQ(events.size(), 4u + 4 * 4) << "four handlers, and four calls in each interrupt";
+	for (auto &e : events) {
+		EXPECT_NE(e.func, 9)
+			<< "after an interrupt a handler called a traced function, and the user "
+			   "was called for it: the interrupt has not restored the recursion bit "
+			   "of the thread";
+		if (e.func < 20)
+			own.push_back(e);
+	}
+	std::vector<event> expected = {
+		{1, true, 5, 0}, {1, true, 6, 1}, {-1, false, 6, 1}, {1, false, 5, 0}};
+	EXPECT_EQ(own, expected);
+	EXPECT_EQ(0u, host_cpu->recursion);
+	EXPECT_TRUE(is_empty());
+	unregister_ftrace_graph(&a.ops);
+}
+
+TEST_F(fgraph, a_return_that_fits_no_frame_drops_no_frame)
+{
+	user a(1);
+	register_ftrace_graph(&a.ops);
+	call(5, 0, [&] {
+		EXPECT_EQ(enter_only(6, 0x8000), RTH);
+		struct ftrace_regs back = {};
+		back.sp = 0x8010, back.link = RTH;
+		events.clear();
+		ftrace_return_to_handler(&back);
+		EXPECT_EQ(back.link, 0x4444u) << "the newest frame is the best guess";
+	});
+	EXPECT_EQ(stopped.func, KERNEL_BASE + 16 * 6);
+	EXPECT_TRUE(events.empty()) << "no call was left, so no gone handler may run";
+	EXPECT_EQ(stack.overrun, 0u);
+	EXPECT_TRUE(is_empty());
 	unregister_ftrace_graph(&a.ops);
 }
 
