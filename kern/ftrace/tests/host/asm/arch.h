@@ -46,9 +46,10 @@ static inline bool cpu_is_cortex_a53(void)
 {
 	return host_is_cortex_a53;
 }
+__attribute__((weak)) u64 host_counter;
 static inline u64 arch_counter(void)
 {
-	return 0;
+	return host_counter;
 }
 void arch_sync_line(unsigned long text_va, unsigned long alias_va);
 static inline void cpu_relax(void)
