@@ -51,7 +51,8 @@ class Try:
     # the call of frames_call(): the shadow stack (top, free, depth), the answer of the user's entry
     # handler
     before: Record
-    # frames_stack() after the call: the shadow stack; is graph tracing off permanently?
+    # frames_stack() after the call: the shadow stack; is graph tracing off permanently? In the
+    # next bits: which result registers regs->arg of the return handler did not show
     after: Record
     span: Span
     # the interrupt's cause, and the address of the next instruction
@@ -243,6 +244,17 @@ def frames_kept(evidence: Evidence) -> Finding | None:
     return (first_of(_returns(evidence, t) for t in found)
             or first_of(_whole(evidence, t) for t in found) or first_of(restored)
             or first_of(_walked(evidence, t) for t in found) or _covered(found))
+
+
+def results_shown(evidence: Evidence) -> Finding | None:
+    """Lab 5: a return handler finds every register of the result in regs->arg."""
+    for t in tries(evidence):
+        for n, number in enumerate(evidence.isa.results):
+            if t.after.v[3] >> n + 1 & 1:
+                return Finding(f"frames_traced returned, and its return handler's regs->arg[{n}] "
+                               f"was not the value of {evidence.isa.names[number]}, a register of "
+                               "the result", seq=t.after.seq)
+    return None
 
 
 def room_given_back(evidence: Evidence) -> Finding | None:

@@ -326,7 +326,35 @@ def user_read_once(evidence: Evidence) -> Finding | None:
                 return Finding(f"{call.name} was called, and at its entry graph_user was read "
                                "twice: it may be NULL the second time", seq=r.seq)
             seen |= {call.seq} if call else set()
+    if again := _read_again(evidence, (place, place + 8)):
+        return Finding("when a call returned, or was left, graph_user was read twice before the "
+                       "user's handler ran: it may be NULL the second time", seq=again.seq)
     return None if seen else Finding("graph_user was not read at the entry of any call")
+
+
+def _read_again(evidence: Evidence, place: tuple[int, int]) -> Record | None:
+    """The second load of one word at a return, before the first handler runs. A handler may load
+    it too, so only those parts of the boot count in which every handler is logged."""
+    truth, calls = evidence.truth, _calls_of(evidence)
+    known = [(phase.first, phase.last) for phase in evidence.on()]
+    known += [(r.seq, NEVER) for r in truth.hits["shadow_users_begin"][-1:]]
+    moves = [evidence.kernel.extent(name) for name in ("shadow_push_into", "shadow_pop")]
+    read: dict[tuple[int, int, int], set[int]] = {}  # by context, since a return or a pop began
+    for r in sorted([*truth.writes, *truth.callbacks, *truth.rare, *truth.handlers]):
+        if r.kind == Kind.READ:
+            mine = read.get(r.context)
+            if mine is None or not inside(r, place) or _entered(calls.get(r.context, []), r.seq):
+                continue
+            if r.v[0] in mine and any(first < r.seq < last for first, last in known):
+                return r
+            mine.add(r.v[0])
+        elif r.kind != Kind.WRITE:
+            read.pop(r.context, None)
+            if r.kind == Kind.HIT:
+                read[r.context] = set()
+        elif any(lo <= r.addr < hi for lo, hi in moves):
+            read[r.context] = set()
+    return None
 
 
 # ---- lab 6: many users
@@ -343,6 +371,7 @@ class Users:
     direct_data: tuple[int, ...]  # the variables that the direct path uses
     nobody: int
     birth: int
+    idx: int
 
     @property
     def named(self) -> tuple[int, ...]:
@@ -354,7 +383,7 @@ def _users(evidence: Evidence) -> Users:
     of = k.members("fgraph_single")
     return Users(k.extent("fgraph_array"), k.symbol("fgraph_slots"), k.symbol("fgraph_stamp"),
                  single + of["users"], (single + of["private"], single + of["ret"]),
-                 k.symbol("fgraph_stub"), k.members("fgraph_ops")["birth"])
+                 k.symbol("fgraph_stub"), *map(k.members("fgraph_ops").get, ("birth", "idx")))
 
 
 def users_in_time(evidence: Evidence) -> Finding | None:
@@ -404,11 +433,12 @@ def _stamped(evidence: Evidence, step: Step, slot: Record, users: Users) -> Find
         return Finding(f"'{step.line}' stored a user into its slot, and did not store fgraph_stamp "
                        "afterwards: an event that reads the new stamp may not find the user",
                        seq=slot.seq)
-    rest = [r for r in step.writes if r.v[0] == users.slots or inside(r, users.array)]
+    rest = [r for r in step.writes if r.v[0] in (users.slots, slot.v[1] + users.idx)
+            or inside(r, users.array)]
     if late := next((r for r in rest if r.seq > stamps[0].seq), None):
-        return Finding(f"'{step.line}' stored the new fgraph_stamp, and the slot or fgraph_slots "
-                       "afterwards: an event that reads the new stamp may not find the user",
-                       seq=late.seq)
+        return Finding(f"'{step.line}' stored the new fgraph_stamp, and the slot, fgraph_slots or "
+                       "the user's idx afterwards: an event that reads the new stamp may not find "
+                       "the user, or its handler a wrong idx", seq=late.seq)
     if not published(evidence, stamps[0], rest[-1].seq):
         return Finding(f"'{step.line}' stored a user into its slot, then the stamp, without an "
                        "smp_wmb() between", seq=stamps[0].seq)
@@ -533,5 +563,9 @@ def stamp_first(evidence: Evidence) -> Finding | None:
                 return Finding("ftrace_graph_func read fgraph_stamp, then the slots, without an "
                                "smp_rmb() between: it may read a slot as it was before that stamp",
                                seq=r.seq)
+    if again := _read_again(evidence, users.array):
+        return Finding("when a call returned, or was left, one slot was read twice before its "
+                       "user's handler ran: between the two, another CPU may store another user "
+                       "there, whose birth was not compared", seq=again.seq)
     return None if seen else Finding(
         "ftrace_graph_func was not seen to read fgraph_stamp, then the slots")

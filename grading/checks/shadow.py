@@ -107,6 +107,10 @@ def whole(evidence: Evidence) -> Finding | None:
             mine = stacks[page] = Stack(page, r.thread, stack, frame, signed=evidence.lab >= 6)
         if not mine or mine.thread != r.thread:
             continue
+        if r.v[0] == page + stack["overrun"] and not evidence.isa.is_atomic(r.word):
+            return Finding(f"CPU {r.vcpu}, at {kernel.name_at(r.addr)}: overrun was changed by a "
+                           "load and a store, and not by shadow_count_overrun(). What an interrupt "
+                           "between the two counts is lost", seq=r.seq)
         for word in words(r):
             if wrong := mine.store(*word.v[:2]):
                 return Finding(

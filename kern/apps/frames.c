@@ -19,6 +19,7 @@
 APP("", "interrupt a traced call at each of the tracer's instructions, for grading");
 
 #if STAGE >= 5
+#include "asm-ftrace/regs.h"
 #include "cpu.h"
 #include "errno.h"
 #include "fgraph.h"
@@ -29,8 +30,10 @@ APP("", "interrupt a traced call at each of the tracer's instructions, for gradi
 #include "unwind.h"
 
 #ifdef __riscv
+#define RESULTS 2 /* registers of a result */
 #define SOON 20 /* ticks: longer than setting the timer and making a traced call */
 #else
+#define RESULTS 8
 #define SOON 120
 #endif
 #define COARSE 64 /* instructions */
@@ -106,7 +109,7 @@ TRACED("frames_traced")
 BODY
 "	.size frames_traced, . - frames_traced\n");
 
-/* @found: in an interrupt, the result of walk(); after the call, ftrace_graph_dead. */
+/* @found: in an interrupt, the result of walk(); after the call, ftrace_graph_dead, not_shown. */
 __attribute__((noipa)) static notrace void frames_stack(struct shadow_frame *top,
 							unsigned long *free, unsigned long depth,
 							unsigned long found)
@@ -152,9 +155,18 @@ static notrace int frames_entry(struct ftrace_graph_ent *trace, struct fgraph_op
 	return answer != REFUSED;
 }
 
+/*
+ * Which of the result registers are not in regs->arg: frames_traced has set number n to its link
+ * register + n + 1. Not before the interrupt, so that it comes at no more instructions.
+ */
+static unsigned long not_shown;
+
 static notrace void frames_return(struct ftrace_graph_ret *trace, struct fgraph_ops *gops,
 				  struct ftrace_regs *regs)
 {
+	for (unsigned long n = 0; n < RESULTS && !armed; n++)
+		if (regs->arg[n] != (uint64_t)return_to_handler + n + 1)
+			not_shown |= 1ul << n;
 }
 
 /* One call. The shadow stack is restored, so that an error in one call does not affect the next. */
@@ -165,6 +177,7 @@ static notrace void call(enum answer says, unsigned long wait)
 	unsigned long *free = s->free, depth = s->depth;
 
 	answer = says;
+	not_shown = 0;
 	frames_progress = CALLS;
 	if (says == FULL)
 		s->free = s->last + 1;
@@ -173,7 +186,7 @@ static notrace void call(enum answer says, unsigned long wait)
 		WRITE_ONCE(current->ftrace, NULL);
 	frames_call(top, s->free, depth, says, wait, says == WANTED ? NULL : frames_home);
 	WRITE_ONCE(current->ftrace, s);
-	frames_stack(s->top, s->free, s->depth, ftrace_graph_dead);
+	frames_stack(s->top, s->free, s->depth, ftrace_graph_dead | not_shown << 1);
 	s->top = top;
 	s->free = free;
 	s->depth = depth;

@@ -11,7 +11,7 @@ from grading.checks.checks import (all_of, foreign, lives, named, of_kind, only_
 from grading.checks.console_checks import lives_and_traces, nested_as_expected
 from grading.checks.entry import handler_arguments
 from grading.checks.frames import (NOT_ASKED, ended_without_stack, frames_kept,
-                                   patched_if_wanted)
+                                   patched_if_wanted, results_shown)
 from grading.evidence.evidence import Evidence, between, expected_run
 from grading.evidence.finding import Defect, Finding
 from grading.checks.graph_checks import (RESULT, STACK, at_rest, comes_home, depth, durations,
@@ -201,7 +201,7 @@ CHECKS = {
     "filter": all_of(only_selected, graph_call_refused),
     "arguments": named(
         all_of(right_arguments, right_result, registers_given_back, found_as_left,
-               handler_arguments), _result),
+               handler_arguments, results_shown), _result),
     "handler": named(all_of(through_handler, link_replaced, patched_if_wanted, own_calls, refused,
                             later_user, stub_goes_on, predicted), entries_end),
     "home": named(all_of(comes_home, frames_kept, left, walks, whole), _passed, _entered,
