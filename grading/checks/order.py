@@ -23,6 +23,8 @@ from qemu.isa.common import LOADS, STORES
 
 OPS = 8  # the ops of the shell's command `op`
 SLOTS = "wrong-number-of-slots"
+# of the users that a graded boot registers: the handlers that run when a call returns or was left
+AT_RETURN = "trace_graph_return", "hand_return", "rare_return", "rare_gone"
 
 
 @dataclass(frozen=True)
@@ -334,26 +336,30 @@ def user_read_once(evidence: Evidence) -> Finding | None:
 
 def _read_again(evidence: Evidence, place: tuple[int, int]) -> Record | None:
     """The second load of one word at a return, before the first handler runs. A handler may load
-    it too, so only those parts of the boot count in which every handler is logged."""
+    the word too, so only those parts of the boot count in which every handler is logged."""
     truth, calls = evidence.truth, _calls_of(evidence)
     known = [(phase.first, phase.last) for phase in evidence.on()]
     known += [(r.seq, NEVER) for r in truth.hits["shadow_users_begin"][-1:]]
-    moves = [evidence.kernel.extent(name) for name in ("shadow_push_into", "shadow_pop")]
-    read: dict[tuple[int, int, int], set[int]] = {}  # by context, since a return or a pop began
+    pushes, pops = map(evidence.kernel.extent, ("shadow_push_into", "shadow_pop"))
+    ends = set(map(evidence.kernel.symbol, AT_RETURN))
+    # by context, from return_to_handler or a pop to a handler or a push: the words that were
+    # loaded, each with its second load
+    read: dict[tuple[int, int, int], dict[int, Record | None]] = {}
     for r in sorted([*truth.writes, *truth.callbacks, *truth.rare, *truth.handlers]):
+        mine = read.get(r.context)
         if r.kind == Kind.READ:
-            mine = read.get(r.context)
-            if mine is None or not inside(r, place) or _entered(calls.get(r.context, []), r.seq):
-                continue
-            if r.v[0] in mine and any(first < r.seq < last for first, last in known):
-                return r
-            mine.add(r.v[0])
-        elif r.kind != Kind.WRITE:
-            read.pop(r.context, None)
-            if r.kind == Kind.HIT:
-                read[r.context] = set()
-        elif any(lo <= r.addr < hi for lo, hi in moves):
-            read[r.context] = set()
+            if mine is not None and inside(r, place) and not _entered(
+                    calls.get(r.context, []), r.seq):
+                mine[r.v[0]] = r if r.v[0] in mine else None
+        elif r.kind == Kind.HIT or pops[0] <= r.addr < pops[1]:
+            read[r.context] = {}
+        elif mine is not None and r.addr in ends:
+            for again in mine.values():
+                if again and any(first < again.seq < last for first, last in known):
+                    return again
+            del read[r.context]
+        elif mine is not None and pushes[0] <= r.addr < pushes[1]:
+            del read[r.context]
     return None
 
 
