@@ -386,10 +386,10 @@ class Users:
 
 def _users(evidence: Evidence) -> Users:
     k, single = evidence.kernel, evidence.kernel.symbol("fgraph_single")
-    of = k.members("fgraph_single")
+    of, user = k.members("fgraph_single"), k.members("fgraph_ops")
     return Users(k.extent("fgraph_array"), k.symbol("fgraph_slots"), k.symbol("fgraph_stamp"),
                  single + of["users"], (single + of["private"], single + of["ret"]),
-                 k.symbol("fgraph_stub"), *map(k.members("fgraph_ops").get, ("birth", "idx")))
+                 k.symbol("fgraph_stub"), user["birth"], user["idx"])
 
 
 def users_in_time(evidence: Evidence) -> Finding | None:
