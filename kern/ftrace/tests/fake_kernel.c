@@ -212,11 +212,16 @@ void synchronize_sched(void)
 	if (fake_in_grace)
 		fake_in_grace();
 }
+void (*fake_at_lock)(bool locked);
 void mutex_lock(struct mutex *m)
 {
+	if (fake_at_lock && m == &ftrace_lock)
+		fake_at_lock(true);
 }
 void mutex_unlock(struct mutex *m)
 {
+	if (fake_at_lock && m == &ftrace_lock)
+		fake_at_lock(false);
 }
 void smp_call(unsigned index, void (*fn)(void *), void *arg)
 {

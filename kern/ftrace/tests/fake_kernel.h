@@ -41,6 +41,7 @@ int fake_write(struct fake_edit *e, const char *words);
 int fake_close(struct fake_edit *e);
 
 extern void (*fake_in_grace)(void); /* called in a grace period, in place of other CPUs; or NULL */
+extern void (*fake_at_lock)(bool locked); /* when ftrace_lock is locked, or unlocked; or NULL */
 void fake_reset(void); /* text all zero, counters zero, no records */
 /* the name of a function that fake_record() did not get; or NULL */
 extern const char *(*fake_name)(unsigned long addr);

@@ -11,6 +11,13 @@
 static std::vector<unsigned> assemble_trampoline(unsigned long at, unsigned long target);
 #define ASSEMBLED 3
 #define DISASSEMBLED "adrp x16, "
+#define ANOTHER_REGISTER "x9"
+static void use_another_register(unsigned word[])
+{
+	word[0] ^= 16 ^ 9;
+	word[1] ^= (16 ^ 9) << 5 | (16 ^ 9);
+	word[2] ^= (16 ^ 9) << 5;
+}
 #include "module_test.h"
 
 static std::vector<u32> assemble_trampoline(unsigned long at, unsigned long target)

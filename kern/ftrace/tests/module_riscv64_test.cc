@@ -11,6 +11,12 @@
 static std::vector<unsigned> assemble_trampoline(unsigned long at, unsigned long target);
 #define ASSEMBLED 2 /* words; the third is never reached */
 #define DISASSEMBLED "auipc t1, "
+#define ANOTHER_REGISTER "t0"
+static void use_another_register(unsigned word[])
+{
+	word[0] ^= (6 ^ 5) << 7;
+	word[1] ^= (6 ^ 5) << 15;
+}
 #include "module_test.h"
 
 static std::vector<u32> assemble_trampoline(unsigned long at, unsigned long target)

@@ -32,9 +32,10 @@ void threads_for_each(void (*fn)(struct thread *t, void *arg), void *arg)
 	fn(&other_thread, arg);
 }
 static int graph_told;
+static int (*at_graph)(void); /* or NULL */
 int ftrace_graph_new_table(void)
 {
-	return graph_told++, 0;
+	return graph_told++, at_graph ? at_graph() : 0;
 }
 bool fgraph_user_within(unsigned long start, unsigned long end)
 {
@@ -132,7 +133,8 @@ struct module_test : testing::Test {
 		names.clear();
 		fake_name = name_at;
 		graph_told = profile_told = 0;
-			other_thread.ftrace = idle_thread.ftrace = nullptr;
+		at_graph = nullptr;
+		other_thread.ftrace = idle_thread.ftrace = nullptr;
 		cpus[0].idle = &idle_thread;
 		u32 at = 64;
 		for (const char *name : {"schedule", "write_all", "last"}) {
@@ -304,6 +306,160 @@ TEST_P(sites, grace_periods_pass_after_the_sites_and_after_the_table)
 	m.unload();
 	fake_in_grace = nullptr;
 	EXPECT_EQ((std::vector<std::string>{"000n", "000"}), seen);
+}
+
+/* The sites of all tables, and '+' if the filter @watched has the function whose site is @at. */
+static const struct ftrace_filter *watched;
+static unsigned long watched_site;
+static std::string text_and_filter(std::string sites)
+{
+	return sites + (ftrace_hash_has(watched->filter_hash, watched_site - KERNEL_BASE) ? '+' : '-');
+}
+
+TEST_P(sites, filters_forget_a_module_after_the_last_grace_period)
+{
+	static std::vector<std::string> seen;
+	fake_module m("random", base, {"random_read"});
+	m.load();
+	ASSERT_EQ(0, set(a, "random_read"));
+	ASSERT_EQ(0, register_ftrace_function(&a));
+	watched = &a.filter, watched_site = m.site(0);
+	seen.clear();
+	fake_in_grace = [] { seen.push_back(text_and_filter(text())); };
+	m.unload();
+	fake_in_grace = nullptr;
+	for (const std::string &s : seen)
+		EXPECT_EQ('+', s.back()) << s;
+	EXPECT_EQ("nnn-", text_and_filter(text()));
+}
+
+/* What another thread would find that takes the lock before, in between, or afterwards. */
+TEST_P(sites, all_steps_of_a_load_or_a_removal_are_under_one_hold_of_the_lock)
+{
+	static std::vector<std::string> seen;
+	fake_module m("random", base, {"random_read"});
+	auto at_lock = [](bool locked) {
+		seen.push_back((locked ? "lock " : "unlock ") + text_and_filter(text()));
+	};
+	ASSERT_EQ(0, register_ftrace_function(&b));
+	ASSERT_EQ(0, echo(":mod:random", a.filter));
+	ASSERT_EQ(0, register_ftrace_function(&a));
+	ASSERT_EQ(0, m.prepare());
+	watched = &a.filter, watched_site = m.site(0);
+	seen.clear();
+	fake_at_lock = at_lock;
+	ftrace_module_enable(&m.m);
+	fake_at_lock = nullptr;
+	EXPECT_EQ((std::vector<std::string>{"lock 000-", "unlock 000l+"}), seen)
+		<< "when a module is loaded";
+	seen.clear();
+	fake_at_lock = at_lock;
+	m.unload();
+	fake_at_lock = nullptr;
+	EXPECT_EQ((std::vector<std::string>{"lock 000l+", "unlock 000-"}), seen)
+		<< "when it is removed";
+}
+
+TEST_P(sites, the_graph_is_told_after_the_ops_are_started_and_before_the_requests)
+{
+	static std::string seen;
+	fake_module m("random", base, {"random_read"});
+	ASSERT_EQ(0, register_ftrace_function(&a));
+	ASSERT_EQ(0, echo(":mod:random", b.filter));
+	ASSERT_EQ(0, register_ftrace_function(&b));
+	at_graph = [] { return seen = text(), 0; };
+	m.load();
+	EXPECT_EQ("0000", seen) << "the ops have the functions, the request has none yet";
+	EXPECT_EQ("000l", text());
+}
+
+TEST_P(sites, a_module_that_is_not_graphed_is_traced_by_all_others)
+{
+	static int held;
+	fake_module m("random", base, {"random_read"});
+	ASSERT_EQ(0, register_ftrace_function(&a));
+	ASSERT_EQ(0, echo(":mod:random", b.filter));
+	ASSERT_EQ(0, register_ftrace_function(&b));
+	at_graph = [] { return -ENOMEM; };
+	held = 0;
+	fake_at_lock = [](bool locked) { held += locked ? 1 : -1; };
+	m.load();
+	fake_at_lock = nullptr;
+	EXPECT_EQ(0, held) << "the lock is given back after an error, too";
+	EXPECT_NE(nullptr, strstr(fake_console, "module random")) << fake_console;
+	EXPECT_EQ("000l", text()) << "the requests are carried out after an error, too";
+	EXPECT_TRUE(module_sites_of(&m.m)->enabled) << "its table must leave the list with it";
+	module_sites_of(&m.m)->enabled = true;
+}
+
+TEST_P(sites, a_module_comes_and_goes_while_tracing_is_disabled)
+{
+	fake_module m("random", base, {"random_read"});
+	ASSERT_EQ(0, register_ftrace_function(&a));
+	ftrace_disabled = true;
+	m.load();
+	EXPECT_EQ("0000", text()) << "a registered op traces a module that comes";
+	EXPECT_EQ(1, m.record(0)->count);
+	m.unload();
+	EXPECT_EQ(INSN_NOP, fake_word(m.site(0))) << "the site is a nop when the module has gone";
+	ftrace_disabled = false;
+	fake_module n("random", base, {"random_read"});
+	n.load();
+	ftrace_disabled = true;
+	n.unload();
+	EXPECT_EQ(INSN_NOP, fake_word(n.site(0))) << "the site is a nop when the module has gone";
+}
+
+TEST_P(sites, the_op_in_the_last_slot_is_asked)
+{
+	fake_module m("random", base, {"random_read"});
+	std::vector<struct ftrace_ops> ops(FTRACE_OPS_MAX, op());
+	for (auto &o : ops) {
+		if (&o != &ops.back())
+			ASSERT_EQ(0, set(o, "schedule"));
+		ASSERT_EQ(0, register_ftrace_function(&o));
+	}
+	m.load();
+	EXPECT_EQ((char)('0' + FTRACE_OPS_MAX - 1), text().back());
+	m.unload();
+	for (auto &o : ops) {
+		ASSERT_EQ(0, unregister_ftrace_function(&o));
+		ftrace_filter_free(&o.filter);
+	}
+}
+
+TEST_P(sites, an_op_that_changes_pc_shares_a_function_with_others)
+{
+	for (struct ftrace_ops *changer : {&a, &b}) {
+		struct ftrace_ops later = op(FTRACE_OPS_FL_IPMODIFY | FTRACE_OPS_FL_RECURSION);
+		fake_module m("random", base, {"random_read"});
+		a = b = op();
+		*changer = later;
+		ASSERT_EQ(0, register_ftrace_function(&a));
+		ASSERT_EQ(0, register_ftrace_function(&b));
+		m.load();
+		EXPECT_EQ("llll", text()) << "only a second op that changes pc excludes them";
+		EXPECT_TRUE(m.record(0)->flags & FTRACE_FL_IPMODIFY);
+		ASSERT_EQ(0, set(later, "random_read"));
+		EXPECT_EQ(-EBUSY, register_ftrace_function(&later));
+		unregister_ftrace_function(&later);
+		ftrace_filter_free(&later.filter);
+		m.unload();
+		unregister_ftrace_function(&a);
+		unregister_ftrace_function(&b);
+	}
+}
+
+TEST_P(sites, an_op_that_changes_pc_elsewhere_does_not_have_the_function)
+{
+	fake_module m("random", base, {"random_read"});
+	a = b = op(FTRACE_OPS_FL_IPMODIFY | FTRACE_OPS_FL_RECURSION);
+	ASSERT_EQ(0, set(a, "schedule"));
+	ASSERT_EQ(0, set(b, "last"));
+	ASSERT_EQ(0, register_ftrace_function(&a));
+	ASSERT_EQ(0, register_ftrace_function(&b));
+	m.load();
+	EXPECT_EQ(0, m.record(0)->flags & (FTRACE_FL_IPMODIFY | FTRACE_FL_DISABLED));
 }
 
 TEST_P(sites, a_later_module_at_the_same_address_is_not_selected_by_old_entries)
@@ -546,6 +702,35 @@ TEST(trampoline, out_of_reach_is_refused)
 	EXPECT_EQ(-ERANGE, trampoline_encode(0x10000000ul + (8ul << 30), 0x10000000, word));
 }
 
+/* The kernel's addresses are near the top of the address space, and may begin a page. */
+TEST(trampoline, is_the_same_at_the_top_of_the_address_space)
+{
+	const unsigned long up = 0xffffffff80000000;
+	for (unsigned long at : {0x10000f2cul, 0x10000000ul})
+		for (unsigned long to : {0x298ccul, 0x29000ul}) {
+			u32 below[TRAMPOLINE_WORDS], above[TRAMPOLINE_WORDS];
+			unsigned long found = 0;
+			ASSERT_EQ(0, trampoline_encode(at, to, below));
+			ASSERT_EQ(0, trampoline_encode(up + at, up + to, above));
+			EXPECT_EQ(std::vector<u32>(below, below + ASSEMBLED),
+				  std::vector<u32>(above, above + ASSEMBLED))
+				<< std::hex << up + at << ' ' << up + to;
+			EXPECT_TRUE(trampoline_target(up + at, below, &found));
+			EXPECT_EQ(up + to, found) << std::hex << up + at << ' ' << up + to;
+		}
+}
+
+TEST(trampoline, through_another_register_is_none)
+{
+	u32 word[TRAMPOLINE_WORDS];
+	unsigned long target;
+	ASSERT_EQ(0, trampoline_encode(0x10400000, 0x10300000, word));
+	ASSERT_TRUE(trampoline_target(0x10400000, word, &target));
+	use_another_register(word);
+	EXPECT_FALSE(trampoline_target(0x10400000, word, &target))
+		<< "all its instructions name " << ANOTHER_REGISTER;
+}
+
 /* ---- Reach ---- */
 
 static bool reaches(unsigned long ip, unsigned long stubs)
@@ -720,6 +905,58 @@ TEST_F(trampolines, a_foreign_word_at_a_site_is_refused)
 	EXPECT_EQ(0x12345678u, fake_word(module->site(0)));
 	EXPECT_NE(nullptr, strstr(fake_console, "found    12345678")) << fake_console;
 }
+
+TEST_F(trampolines, the_one_that_is_called_is_followed_before_the_one_that_will_be)
+{
+	char called[32], list[32];
+	module->load();
+	ASSERT_EQ(0, register_ftrace_function(&a));
+	redirect(1, FAKE_STUBS + 4096);
+	redirect(0, FAKE_STUBS + 4096);
+	EXPECT_EQ(-ENODEV, register_ftrace_function(&b));
+	snprintf(called, sizeof(called), "trampoline at %#lx ", module->room + FTRACE_STUB_SIZE);
+	snprintf(list, sizeof(list), "trampoline at %#lx ", module->room);
+	EXPECT_NE(nullptr, strstr(fake_console, called)) << fake_console;
+	EXPECT_EQ(nullptr, strstr(fake_console, list)) << fake_console;
+}
+
+TEST_F(trampolines, the_last_one_is_followed)
+{
+	const unsigned last = FTRACE_STUBS;
+	unsigned long at = module->room + (last - 1) * FTRACE_STUB_SIZE;
+	u32 call;
+	module->load();
+	struct dyn_ftrace *rec = module->record(0);
+	ASSERT_EQ(0, insn_call(module->site(0), at, HOOK_LINK, &call));
+	fake_scribble(module->site(0), call);
+	rec->calls = last;
+	redirect(last - 1, FAKE_STUBS + 4096);
+	ftrace_batch_begin();
+	EXPECT_EQ(-ENODEV, ftrace_switch(rec, FTRACE_CALLS_NOTHING));
+	ftrace_batch_end();
+	EXPECT_EQ(call, fake_word(module->site(0)));
+}
+
+TEST_F(trampolines, they_are_followed_when_an_op_that_changes_pc_has_gone)
+{
+	a = op(FTRACE_OPS_FL_IPMODIFY | FTRACE_OPS_FL_RECURSION);
+	ASSERT_EQ(0, register_ftrace_function(&a));
+	module->load();
+	ASSERT_EQ(0, unregister_ftrace_function(&a));
+	redirect(1, FAKE_STUBS + 4096);
+	EXPECT_EQ(-ENODEV, register_ftrace_function(&a))
+		<< "start_record() must leave the record's other flags as they are";
+}
+
+#if ASSEMBLED < TRAMPOLINE_WORDS
+TEST_F(trampolines, a_word_that_is_never_executed_may_be_any)
+{
+	module->load();
+	fake_scribble(module->room + FTRACE_STUB_SIZE + 8, INSN_NOP);
+	EXPECT_EQ(0, register_ftrace_function(&a)) << fake_console;
+	EXPECT_EQ("00000", text());
+}
+#endif
 
 /* ---- Filters ---- */
 
@@ -977,5 +1214,27 @@ TEST_P(sites, a_frame_that_returns_through_the_module_is_found)
 		EXPECT_TRUE(ftrace_returns_through(base, base + 4096));
 		t->ftrace = nullptr;
 	}
+	free(s);
+}
+
+TEST_P(sites, each_frame_of_a_thread_is_looked_at)
+{
+	struct shadow_stack *s = (struct shadow_stack *)calloc(1, sizeof(*s));
+	struct shadow_frame frames[3] = {};
+	shadow_init(s);
+	frames[0].below = &frames[1];
+	frames[1].below = &frames[2];
+	s->top = frames;
+	other_thread.ftrace = s;
+	for (struct shadow_frame &f : frames)
+		for (unsigned long *within : {&f.ret, &f.func}) {
+			*within = base + 8;
+			EXPECT_TRUE(ftrace_returns_through(base, base + 4096))
+				<< (within == &f.ret ? "ret" : "func") << " of frame " << &f - frames
+				<< " of three, from the top";
+			*within = 0;
+		}
+	EXPECT_FALSE(ftrace_returns_through(base, base + 4096));
+	other_thread.ftrace = nullptr;
 	free(s);
 }
