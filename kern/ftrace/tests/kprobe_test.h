@@ -4,8 +4,14 @@
  * the shadow stack, is imitated here. Text is an array; a hit is a call of kprobe_hook.
  */
 #include <gtest/gtest.h>
+#include <csignal>
 #include <cstdlib>
 #include <functional>
+#include <sys/mman.h>
+#include <unistd.h>
+#undef PROT_READ /* the kernel's own macros have the same values */
+#undef PROT_WRITE
+#undef PROT_EXEC
 #include <string>
 #include <vector>
 
@@ -54,7 +60,7 @@ u32 the_slots[KPROBE_SLOTS][2] __asm__("kprobe_slots") __attribute__((aligned(8)
 
 /* in order: "slot", "break", "back", "other", or "entry on" */
 static std::vector<std::string> written;
-static int write_error;
+static int write_error, slot_error; /* of every write; of one into a slot */
 
 static const char *what_is(const struct text_word *w)
 {
@@ -67,8 +73,10 @@ static const char *what_is(const struct text_word *w)
 
 int kprobe_write(const struct text_word *words, unsigned count)
 {
-	if (write_error)
-		return write_error;
+	int err = !strcmp(what_is(words), "slot") && slot_error ? slot_error : write_error;
+
+	if (err)
+		return err;
 	for (const struct text_word *w = words; w < words + count; w++)
 		if (*(u32 *)w->ip != w->expected)
 			return -EINVAL;
@@ -89,18 +97,21 @@ int kprobe_arm_entry(struct probe_point *pt, bool on)
 
 static struct fprobe *registered; /* by register_fprobe_*(); NULL: none */
 static bool by_address;
+static std::function<int()> at_registration; /* from then on calls reach the fprobe */
 
-int register_fprobe_ips(struct fprobe *fp, const unsigned long *, int)
+static int register_it(struct fprobe *fp, bool address)
 {
 	registered = fp;
-	by_address = true;
-	return 0;
+	by_address = address;
+	return at_registration ? at_registration() : 0;
+}
+int register_fprobe_ips(struct fprobe *fp, const unsigned long *, int)
+{
+	return register_it(fp, true);
 }
 int register_fprobe_syms(struct fprobe *fp, const char *const *, int)
 {
-	registered = fp;
-	by_address = false;
-	return 0;
+	return register_it(fp, false);
 }
 void fprobe_lose_soon(void) /* there is no shadow stack here */
 {
@@ -183,6 +194,42 @@ static void post(struct kprobe *, struct kprobe_regs *regs)
 {
 	note("post", regs);
 }
+static bool pre_stores(struct kprobe *, struct kprobe_regs *regs)
+{
+	*kprobe_arg(regs, 1) = 77;
+	return false;
+}
+
+/* The first access of a page that is protected is caught: another CPU does this just before it. */
+static void *caught_page;
+static void (*another_cpu)();
+
+static size_t page_size()
+{
+	return sysconf(_SC_PAGESIZE);
+}
+static void catch_access(int)
+{
+	mprotect(caught_page, page_size(), PROT_READ | PROT_WRITE);
+	another_cpu();
+}
+static void *new_page()
+{
+	caught_page = mmap(NULL, page_size(), PROT_READ | PROT_WRITE,
+			   MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	return caught_page;
+}
+static void protect_page(int access, void (*then)())
+{
+	another_cpu = then;
+	signal(SIGSEGV, catch_access);
+	mprotect(caught_page, page_size(), access);
+}
+static void free_page()
+{
+	signal(SIGSEGV, SIG_DFL);
+	munmap(caught_page, page_size());
+}
 
 struct probes : testing::Test {
 	struct cpu cpu = {};
@@ -203,8 +250,9 @@ struct probes : testing::Test {
 		memset(kprobe_buckets, 0, sizeof(kprobe_buckets));
 		memset(kprobe_slot_owner, 0, sizeof(kprobe_slot_owner));
 		written.clear(), handlers.clear(), freed.clear();
-		write_error = update_error = graces = 0;
+		write_error = slot_error = update_error = graces = 0;
 		in_grace = nullptr;
+		at_registration = nullptr;
 		registered = nullptr;
 	}
 	/*
@@ -337,13 +385,27 @@ TEST_F(probes, an_emulated_instruction_has_its_effect_if_the_hit_is_missed)
 {
 	text[2] = BRANCH;
 	first.pre_handler = pre;
+	first.post_handler = post;
 	struct probe_point *pt = armed(2, -1);
 	cpu.recursion = 1;
 	ASSERT_TRUE(hit(at(2), 1));
 	EXPECT_EQ(at(4), trap.pc);
 	EXPECT_EQ(1ul, first.nmissed);
-	EXPECT_EQ(0u, handlers.size());
+	EXPECT_EQ(0u, handlers.size()) << "neither a pre nor a post handler runs";
 	forget(pt);
+}
+
+TEST_F(probes, the_probed_code_finds_what_a_handler_stored_in_a_register)
+{
+	for (int slot : {5, -1}) {
+		text[2] = slot < 0 ? BRANCH : ADDI;
+		first.pre_handler = pre_stores;
+		struct probe_point *pt = armed(2, slot);
+		trap.x[PROBE_ARG0 + 1] = 1;
+		ASSERT_TRUE(hit(at(2)));
+		EXPECT_EQ(77u, trap.x[PROBE_ARG0 + 1]) << (slot < 0 ? "emulated" : "in a slot");
+		forget(pt);
+	}
 }
 
 TEST_F(probes, a_disabled_probe_is_not_called)
@@ -367,6 +429,45 @@ TEST_F(probes, a_breakpoint_without_a_point)
 	trap = {};
 	trap.pc = at(1);
 	EXPECT_FALSE(kprobe_hook.hit(&trap, 1)) << "another exception is not a hit";
+}
+
+/* Another CPU may have written the breakpoint after this one has executed the instruction. */
+TEST_F(probes, another_exception_at_a_probed_instruction_is_no_hit)
+{
+	first.pre_handler = pre;
+	struct probe_point *pt = armed(2, 5);
+	trap = {};
+	trap.pc = at(2);
+	EXPECT_FALSE(kprobe_hook.hit(&trap, 1));
+	EXPECT_EQ(0u, handlers.size());
+	EXPECT_EQ(at(2), trap.pc);
+	forget(pt);
+}
+
+/* Another CPU unlinks the point, and writes the instruction back, while the bucket is searched. */
+TEST_F(probes, the_word_is_read_after_the_point_was_looked_for)
+{
+	*bucket_of(at(2)) = (struct probe_point *)new_page(); /* of another instruction */
+	text[2] = INSN_BREAK;
+	protect_page(PROT_NONE, [] { text[2] = ADDI; });
+	EXPECT_TRUE(hit(at(2))) << "the instruction is there again, and must be executed";
+	EXPECT_EQ(at(2), trap.pc);
+	*bucket_of(at(2)) = NULL;
+	free_page();
+}
+
+TEST_F(probes, a_slot_stands_for_its_instruction_until_it_is_released)
+{
+	first.post_handler = post;
+	struct probe_point *pt = armed(2, 5);
+	first.flags = KPROBE_FLAG_DISABLED;
+	EXPECT_EQ(0, kprobe_update_point(pt));
+	EXPECT_FALSE(pt->armed);
+	EXPECT_EQ(at(2), kprobe_hook.pc((unsigned long)&the_slots[5][0]))
+		<< "a CPU may still be in the slot";
+	ASSERT_TRUE(hit((unsigned long)&the_slots[5][1])) << "a CPU may still be in the slot";
+	EXPECT_EQ(at(3), trap.pc);
+	forget(pt);
 }
 
 TEST_F(probes, a_pc_in_a_slot_stands_for_the_probed_instruction)
@@ -452,6 +553,41 @@ TEST_F(probes, a_write_that_is_refused_arms_nothing)
 	EXPECT_EQ(-EINVAL, kprobe_update_point(pt));
 	EXPECT_TRUE(pt->armed) << "it was not written back";
 	forget(pt);
+}
+
+TEST_F(probes, a_slot_that_is_not_written_arms_nothing)
+{
+	first.pre_handler = pre;
+	struct probe_point *pt = point(2, 5);
+	slot_error = -ETIMEDOUT;
+	EXPECT_EQ(-ETIMEDOUT, kprobe_update_point(pt));
+	EXPECT_EQ(ADDI, text[2]) << "the breakpoint would lead to a slot with other words";
+	EXPECT_FALSE(pt->armed);
+	forget(pt);
+}
+
+TEST_F(probes, a_point_is_unlinked_from_any_place_in_its_bucket)
+{
+	unsigned long key = at(8);
+	while (bucket_of(key) != bucket_of(at(2)))
+		key += 4;
+	for (bool is_first : {true, false}) {
+		struct probe_point *pt = point(2, 5), *other = point(3, 6);
+		*bucket_of(at(3)) = NULL;
+		other->key = key;
+		*bucket_of(key) = is_first ? pt : other;
+		pt->next = is_first ? other : NULL;
+		other->next = is_first ? NULL : pt;
+		in_grace = [&] {
+			EXPECT_EQ(nullptr, find_point(at(2)));
+			EXPECT_EQ(other, find_point(key)) << "another point of the bucket is lost";
+			EXPECT_EQ(is_first ? other : NULL, pt->next)
+				<< "a CPU that looks at the point goes on to the next one";
+		};
+		kprobe_wait_and_free(pt, true);
+		in_grace = nullptr;
+		forget(other);
+	}
 }
 
 TEST_F(probes, an_unused_point_is_unlinked_before_the_grace_period_and_freed_after_it)
@@ -564,6 +700,56 @@ TEST_F(return_probes, what_is_registered)
 	EXPECT_EQ(16, rp.maxactive) << "two for each CPU, at least 10";
 }
 
+TEST_F(return_probes, it_is_whole_before_calls_can_reach_it)
+{
+	int checked = 0;
+	rp.active = 5;
+	rp.nmissed = 7;
+	at_registration = [&] {
+		EXPECT_EQ(0, rp.active);
+		EXPECT_EQ(0ul, rp.nmissed);
+		EXPECT_EQ(10, rp.maxactive) << "with 0 each call would be missed";
+		return checked++, 0;
+	};
+	EXPECT_EQ(0, register_kretprobe(&rp));
+	EXPECT_EQ(1, checked);
+}
+
+TEST_F(return_probes, an_error_of_the_fprobe_is_returned)
+{
+	at_registration = [] { return -ENOENT; };
+	EXPECT_EQ(-ENOENT, register_kretprobe(&rp));
+	rp.kp = {NULL, at(0)};
+	EXPECT_EQ(-ENOENT, register_kretprobe(&rp));
+}
+
+TEST_F(return_probes, a_second_registration_changes_no_count)
+{
+	ASSERT_EQ(0, register_kretprobe(&rp));
+	rp.fp.birth = 1; /* as fprobe.c has it while it is registered */
+	ASSERT_EQ(0, enter(0));
+	rp.nmissed = 7;
+	EXPECT_EQ(-EEXIST, register_kretprobe(&rp));
+	EXPECT_EQ(1, rp.active) << "a call is in flight";
+	EXPECT_EQ(7ul, rp.nmissed);
+}
+
+/* Another CPU's call takes the last place when this one is about to store into `active`. */
+TEST_F(return_probes, two_cpus_do_not_take_the_same_place)
+{
+	static struct kretprobe *shared;
+	shared = (struct kretprobe *)new_page();
+	*shared = rp;
+	shared->maxactive = 1;
+	ASSERT_EQ(0, register_kretprobe(shared));
+	protect_page(PROT_READ, [] { shared->active = 1; });
+	EXPECT_NE(0, shared->fp.entry_handler(&shared->fp, at(0), at(5), NULL, data[0]))
+		<< "two calls are followed, and maxactive is 1";
+	EXPECT_EQ(1, shared->active);
+	EXPECT_EQ(1ul, shared->nmissed);
+	free_page();
+}
+
 TEST_F(return_probes, a_call_is_in_flight_from_its_entry_to_its_return)
 {
 	rp.entry_handler = on_entry;
@@ -600,11 +786,14 @@ TEST_F(return_probes, a_call_too_many_is_counted_and_not_probed)
 TEST_F(return_probes, an_entry_handler_may_decline_the_call)
 {
 	rp.entry_handler = on_entry;
-	entry_result = 1;
 	ASSERT_EQ(0, register_kretprobe(&rp));
-	EXPECT_NE(0, enter(0));
-	EXPECT_EQ(0, rp.active) << "it is not in flight";
-	EXPECT_EQ(0ul, rp.nmissed) << "and not missed";
+	for (int result : {1, -1, 2}) {
+		entry_result = result;
+		EXPECT_NE(0, enter(0)) << "its result was " << result;
+		EXPECT_EQ(0, rp.active) << "it is not in flight";
+		EXPECT_EQ(0ul, rp.nmissed) << "and not missed";
+		rp.active = 0;
+	}
 }
 
 TEST_F(return_probes, a_thread_that_exits_takes_its_calls_with_it)
@@ -698,13 +887,45 @@ TEST_F(live_patches, the_newest_decides_and_either_may_go_first)
 	}
 }
 
+TEST_F(live_patches, an_older_one_is_in_effect_while_a_newer_one_changes)
+{
+	int checked = 0;
+	ASSERT_EQ(0, klp_enable_patch(&patch));
+	in_grace = [&] {
+		if (!newer.enabled) {
+			EXPECT_EQ(&new_first, call(0));
+			checked++;
+		}
+	};
+	ASSERT_EQ(0, klp_enable_patch(&newer));
+	EXPECT_EQ(1, checked) << "the entries of the newer one are there, and it is not enabled";
+	ASSERT_EQ(0, klp_disable_patch(&newer));
+	in_grace = nullptr;
+}
+
+TEST_F(live_patches, sites_are_updated_again_after_an_error)
+{
+	std::vector<unsigned> entries;
+	update_error = -ENOSPC;
+	in_grace = [&] { entries.push_back(patched->count); };
+	EXPECT_EQ(-ENOSPC, klp_enable_patch(&patch));
+	in_grace = nullptr;
+	update_error = 0;
+	EXPECT_EQ((std::vector<unsigned>{2, 0}), entries)
+		<< "of the table, at each call of probe_sites_update()";
+}
+
 TEST_F(live_patches, what_is_refused_leaves_nothing_behind)
 {
 	ASSERT_EQ(0, klp_enable_patch(&newer));
-	funcs[1].old_name = "nobody";
-	EXPECT_EQ(-ENOENT, klp_enable_patch(&patch));
-	EXPECT_EQ(1u, patched->count) << "newer's";
-	funcs[1].old_name = "second";
+	for (int unknown : {0, 1}) {
+		const char *name = funcs[unknown].old_name;
+		funcs[unknown].old_name = "nobody";
+		EXPECT_EQ(-ENOENT, klp_enable_patch(&patch)) << "of its function " << unknown;
+		EXPECT_EQ(1u, patched->count) << "newer's";
+		klp_disable_patch(&patch);
+		funcs[unknown].old_name = name;
+	}
 	funcs[1].new_func = NULL;
 	EXPECT_EQ(-EINVAL, klp_enable_patch(&patch));
 	funcs[1].new_func = &new_second;
