@@ -203,6 +203,7 @@ static bool pre_stores(struct kprobe *, struct kprobe_regs *regs)
 /* The first access of a page that is protected is caught: another CPU does this just before it. */
 static void *caught_page;
 static void (*another_cpu)();
+static void (*other_handler)(int); /* of the signal, at other times */
 
 static size_t page_size()
 {
@@ -210,6 +211,7 @@ static size_t page_size()
 }
 static void catch_access(int)
 {
+	signal(SIGSEGV, other_handler); /* another fault ends the test */
 	mprotect(caught_page, page_size(), PROT_READ | PROT_WRITE);
 	another_cpu();
 }
@@ -222,12 +224,12 @@ static void *new_page()
 static void protect_page(int access, void (*then)())
 {
 	another_cpu = then;
-	signal(SIGSEGV, catch_access);
+	other_handler = signal(SIGSEGV, catch_access);
 	mprotect(caught_page, page_size(), access);
 }
 static void free_page()
 {
-	signal(SIGSEGV, SIG_DFL);
+	signal(SIGSEGV, other_handler);
 	munmap(caught_page, page_size());
 }
 

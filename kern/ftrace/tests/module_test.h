@@ -937,6 +937,17 @@ TEST_F(trampolines, the_last_one_is_followed)
 	EXPECT_EQ(call, fake_word(module->site(0)));
 }
 
+TEST_F(trampolines, they_are_followed_when_the_module_goes)
+{
+	module->load();
+	ASSERT_EQ(0, register_ftrace_function(&a));
+	u32 call = fake_word(module->site(0));
+	redirect(1, FAKE_STUBS + 4096);
+	module->unload();
+	EXPECT_EQ(call, fake_word(module->site(0))) << "the site is left alone";
+	EXPECT_NE(nullptr, strstr(fake_console, "must lead to")) << fake_console;
+}
+
 TEST_F(trampolines, they_are_followed_when_an_op_that_changes_pc_has_gone)
 {
 	a = op(FTRACE_OPS_FL_IPMODIFY | FTRACE_OPS_FL_RECURSION);
