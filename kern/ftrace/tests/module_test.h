@@ -313,7 +313,8 @@ static const struct ftrace_filter *watched;
 static unsigned long watched_site;
 static std::string text_and_filter(std::string sites)
 {
-	return sites + (ftrace_hash_has(watched->filter_hash, watched_site - KERNEL_BASE) ? '+' : '-');
+	bool has = ftrace_hash_has(watched->filter_hash, watched_site - KERNEL_BASE);
+	return sites + (has ? '+' : '-');
 }
 
 TEST_P(sites, filters_forget_a_module_after_the_last_grace_period)
@@ -1241,8 +1242,8 @@ TEST_P(sites, each_frame_of_a_thread_is_looked_at)
 		for (unsigned long *within : {&f.ret, &f.func}) {
 			*within = base + 8;
 			EXPECT_TRUE(ftrace_returns_through(base, base + 4096))
-				<< (within == &f.ret ? "ret" : "func") << " of frame " << &f - frames
-				<< " of three, from the top";
+				<< (within == &f.ret ? "ret" : "func") << " of frame "
+				<< &f - frames << " of three, from the top";
 			*within = 0;
 		}
 	EXPECT_FALSE(ftrace_returns_through(base, base + 4096));
