@@ -173,8 +173,7 @@ def seeds(options: argparse.Namespace) -> list[str]:
 
 def key_of(manifest: dict[str, Any], taken: Taken) -> str:
     files = [f"{name}\0".encode() + data for name, data in sorted(taken.files.items())]
-    return tree.digest(
-        json.dumps(manifest, sort_keys=True).encode(), taken.why.encode(), *files)
+    return tree.digest(json.dumps(manifest, sort_keys=True).encode(), taken.why.encode(), *files)
 
 
 def take(options: argparse.Namespace, manifest: dict[str, Any],

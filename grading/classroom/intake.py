@@ -297,8 +297,7 @@ def take(members: Iterator[Member], wanted: tuple[str, ...]) -> Taken:
         data = member.read() if member.kind == FILE and member.size <= LARGEST else b""
         found.append(Candidate(name, (*at[:-len(names[name])],), meant[name], member, data))
     as_written = {(one.name, one.folder) for one in found if one.same_case}
-    meant_ones = [one for one in found
-                  if one.same_case or (one.name, one.folder) not in as_written]
+    meant_ones = [one for one in found if one.same_case or (one.name, one.folder) not in as_written]
     chosen = _folder(meant_ones)
     for name in names:
         here = [one for one in meant_ones if one.name == name and one.folder == chosen]

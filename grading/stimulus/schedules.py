@@ -195,12 +195,9 @@ class Player:
                   if fnmatchcase(str(s), only)] if only else some(todo, most, rng, again)
         played.todo, played.planned = todo, len(chosen)
         self.machine.grant(EACH_INSNS * len(chosen), EACH_SECONDS * len(chosen))
-        whole = [schedule for schedule in chosen if not schedule.inside]
-        while whole:
-            whole = whole[self._change(played, whole):]
-        for schedule in chosen:
-            if schedule.inside:
-                self._change(played, [schedule])
+        for several in ([s for s in chosen if not s.inside], *([s] for s in chosen if s.inside)):
+            while several:
+                several = several[self._change(played, several):]
         self._lines(change.last)
 
     def _change(self, played: Played, schedules: list[Schedule]) -> int:
@@ -289,8 +286,8 @@ class Player:
 
     def ended_since(self, change: Change, first: int) -> Callable[[], bool]:
         """A function that says whether the change has ended."""
-        ends = set(returns.ends(self.kernel, change.ends))
-        return lambda: self.machine.observer.has(first, ends)
+        has, ends = self.machine.observer.has, set(returns.ends(self.kernel, change.ends))
+        return lambda: has(first, ends)
 
 
 class _Play:
@@ -345,20 +342,17 @@ class _Play:
     def _to_step(self, step: str) -> bool:
         step, _, times = step.partition("#")
         while self._stops[step] < int(times or 1):
+            self._cpus.go(CHANGER)
             if self._cpus.reach({self._player.address(step)}, but=self._cpus.all - {CHANGER},
                                 until=self._ended) is None:
                 return False
             self._stops[step] += 1
-            if self._stops[step] < int(times or 1):
-                self._cpus.go(CHANGER)
         return True
 
     def _made(self) -> None:
         if not self._cpus.run(self._player.is_made, CALL_INSNS):
-            raise Stopped(
-                Verdict.FAIL,
-                f"{self._now}: the call on CPU {CALLER} does not return; {self._where()}"
-            )
+            raise Stopped(Verdict.FAIL, f"{self._now}: the call on CPU {CALLER} does not return; "
+                          f"{self._where()}")
 
     def _where(self) -> str:
         kernel = self._player.kernel
