@@ -569,9 +569,5 @@ def stamp_first(evidence: Evidence) -> Finding | None:
                 return Finding("ftrace_graph_func read fgraph_stamp, then the slots, without an "
                                "smp_rmb() between: it may read a slot as it was before that stamp",
                                seq=r.seq)
-    if again := _read_again(evidence, users.array):
-        return Finding("when a call returned, or was left, one slot was read twice before its "
-                       "user's handler ran: between the two, another CPU may store another user "
-                       "there, whose birth was not compared", seq=again.seq)
     return None if seen else Finding(
         "ftrace_graph_func was not seen to read fgraph_stamp, then the slots")
