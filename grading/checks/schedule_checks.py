@@ -63,8 +63,8 @@ def _wrong(evidence: Evidence, run: ScheduleRun, wrong: Callable[[Evidence, Sche
             return f"{CALLED} was called, and the call did not reach the tracer", None
     elif ended is None:
         return f"{change.ends} did not return", None
-    elif change.stays and len(calls) < 2 or change.comes and not any(call.seq > ended
-                                                                   for call in calls):
+    elif change.stays and len(calls) < 2 or change.comes and not any(
+            call.seq > ended for call in calls):
         return (f"{CALLED} was called twice, the second time after {change.ends} had returned, and "
                 f"{len(calls)} of these calls reached the tracer", None)
     return next((found for call in calls if (found := wrong(evidence, run, call, ended))), None)

@@ -44,9 +44,8 @@ GRAPH = _names("""return_to_handler register_ftrace_graph unregister_ftrace_grap
     trace_graph_return frames_traced frames_lost frames_call frames_stack shadow_users_begin
     shadow_users_end shadow_push_into shadow_pop ftrace_graph_dead ftrace_graph_stop
     ftrace_graph_gone rare_entry rare_return rare_gone rare_stack rare_walk rare_refused
-    rare_inner rare_outer
-    rare_a rare_b rare_c rare_d rare_e rare_f rare_jump rare_home_f rare_home_c rare_home_a
-    rare_lost""")
+    rare_inner rare_outer rare_a rare_b rare_c rare_d rare_e rare_f rare_jump rare_home_f
+    rare_home_c rare_home_a rare_lost""")
 ONE_USER = _names("ftrace_graph_call ftrace_graph_caller ftrace_graph_stub rare_away")
 USERS = _names("""hand_users hand_entry hand_return ftrace_graph_func fgraph_retrieve_data
     fgraph_retrieve_parent_data rare_data rare_room rare_answer rare_left rare_shared uptime_main

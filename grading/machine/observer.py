@@ -5,7 +5,7 @@ import mmap
 import os
 import shutil
 import struct
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
 from enum import IntEnum
@@ -18,7 +18,6 @@ from qemu.disk import naming
 
 HEADER = 4096
 SLOT = struct.Struct("<BBBBHHIIQQQQQQ")
-ADDR = 16  # the offset of a record's address in its slot
 MAGIC = 0x32736243
 MOST = 4  # additional slots of a record at most; they have words of registers or memory
 WORDS = [struct.Struct(f"<{8 * slots}Q") for slots in range(MOST + 1)]
@@ -173,9 +172,9 @@ class Observer:
         """The records in order, from slot `first` on."""
         return decoded(self._slots(first, last), first)
 
-    def has(self, first: int, addresses: Iterable[int]) -> bool:
-        """Is one of these addresses in a record from slot `first` on? A record that a CPU has not
-        finished does not count."""
+    def has(self, first: int, addresses: Collection[int]) -> bool:
+        """Is one of these addresses that of a record from slot `first` on? The machine may run:
+        what follows a record that a CPU has not finished writing does not count."""
         return has_one(self._slots(first), addresses)
 
     def _slots(self, first: int, last: int | None = None) -> bytes:
@@ -191,22 +190,22 @@ class Observer:
             shutil.copyfileobj(self._file, log)
 
 
-def has_one(data: bytes, addresses: Iterable[int]) -> bool:
-    """Is one of these addresses in a finished record?"""
-    for address in addresses:
-        at, bytes_of_it = -1, struct.pack("<Q", address)
-        while (at := data.find(bytes_of_it, at + 1)) >= 0:
-            if at % SLOT.size == ADDR and data[at - ADDR]:
-                return True
-    return False
+def has_one(data: bytes, addresses: Collection[int]) -> bool:
+    """Is one of these addresses that of a record? To find its bytes takes less than to read all
+    records; they may also be among a record's words."""
+    return any(struct.pack("<Q", address) in data for address in addresses) and any(
+        r.addr in addresses for r in decoded(data, running=True))
 
 
-def decoded(data: bytes, first: int = 0) -> Iterator[Record]:
-    """The records in these slots."""
+def decoded(data: bytes, first: int = 0, running: bool = False) -> Iterator[Record]:
+    """The records in these slots. `running`: another one may be finished later; they end before it.
+    """
     at, end, new = 0, len(data) // SLOT.size, tuple.__new__
     while at < end:
         (kind, more, vcpu, level, trap, size, word, thread, addr, insns,
          a, b, c, d) = SLOT.unpack_from(data, at * SLOT.size)
+        if running and not kind:
+            return
         if kind > KINDS or more > MOST:
             raise Stopped(Verdict.HARNESS, f"the observer's log has garbage in slot {first + at:,}")
         if at + more >= end:

@@ -344,14 +344,17 @@ class Log(unittest.TestCase):
             self.addresses(slot(Kind.HIT, addr=1), slot(0, 1, 2), WORDS, slot(Kind.HIT, addr=3)),
             [1, 3])
 
-    def test_an_address_is_found_in_a_finished_record(self) -> None:
-        """A CPU of a busy host may be stopped between its reservation of a record and the record's
-        end."""
-        slots = slot(Kind.BODY, 1, 1) + WORDS + slot(0, 0, 2) + slot(Kind.HIT, addr=0x3003)
-        for address, found in ((1, True), (2, False), (0x3003, True), (0x30, False), (9, False)):
+    def test_an_address_is_that_of_a_finished_record(self) -> None:
+        """It may also be a word of a record: of a stack, which has return addresses. A CPU of a
+        busy host may be stopped between its reservation of a record and the record's end."""
+        words = observer.WORDS[1].pack(1, 0, 0x30, 0, 0, 0, 0, 0)
+        slots = slot(Kind.BODY, 1, 0x10) + words + slot(Kind.HIT, addr=0x3003)
+        for address, found in ((0x10, True), (0x30, False), (0x3003, True), (0x9, False)):
             self.assertEqual(observer.has_one(slots, {address}), found, address)
         self.assertTrue(observer.has_one(slots, [9, 0x3003]))
         self.assertFalse(observer.has_one(b"", [1]))
+        slots = slot(Kind.BODY, 1, 1) + WORDS + slot(0, 0, 2) + slot(Kind.HIT, addr=3)
+        self.assertEqual([observer.has_one(slots, {n}) for n in (1, 2, 3)], [True, False, False])
 
     def test_a_record_that_was_cut_off_is_left_out(self) -> None:
         whole = [slot(Kind.HIT, addr=1), slot(Kind.BODY, 1, 2), WORDS]
