@@ -31,6 +31,9 @@ bool kt_promise(bool kept, const char *fmt, ...) __printf(2, 3);
 
 /* Write @text to a file below /sys/kernel/tracing, as `echo text > file` or `>> file`. */
 int kt_echo(const char *text, const char *file, bool append);
+/* The number of events that a look at @rb finds. */
+struct ring_buffer_cpu;
+u64 kt_events(struct ring_buffer_cpu *rb);
 /* A hash of all instructions, from _text to _etext. */
 u64 kt_text_hash(void);
 

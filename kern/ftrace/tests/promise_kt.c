@@ -1,7 +1,9 @@
 /* Shared by the tests inside the kernel; see kt.h. */
 #include "kt.h"
 #include "file.h"
+#include "memory.h"
 #include "print.h"
+#include "ring_buffer.h"
 #include "string.h"
 #include "tracefs.h"
 
@@ -44,6 +46,20 @@ int kt_echo(const char *text, const char *file, bool append)
 	err = file_write(f, text, strlen(text));
 	close_err = file_close(f);
 	return err < 0 ? err : close_err;
+}
+
+u64 kt_events(struct ring_buffer_cpu *rb)
+{
+	struct rb_page *copy = page_alloc(0);
+	struct rb_event ev;
+	struct rb_iter it;
+	u64 n = 0;
+
+	rb_iter_start(&it, rb, copy);
+	for (; rb_iter_peek(&it, &ev); rb_iter_next(&it))
+		n++;
+	page_free(copy, 0);
+	return n;
 }
 
 notrace u64 kt_text_hash(void)

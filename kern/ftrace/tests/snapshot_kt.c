@@ -79,21 +79,6 @@ static u64 fire(void)
 	return taken;
 }
 
-/* Events that look() finds in a buffer. */
-static u64 look(struct ring_buffer_cpu *rb)
-{
-	struct rb_page *copy = page_alloc(0);
-	struct rb_event ev;
-	struct rb_iter it;
-	u64 found = 0;
-
-	rb_iter_start(&it, rb, copy);
-	for (; rb_iter_peek(&it, &ev); rb_iter_next(&it))
-		found++;
-	page_free(copy, 0);
-	return found;
-}
-
 static void account(u64 taken)
 {
 	u64 events = 0, read = 0, swaps = 0;
@@ -102,7 +87,7 @@ static void account(u64 taken)
 	for (unsigned i = 0; i < 2 * nr_cpus; i++) {
 		struct ring_buffer_cpu *rb = buffer(i / 2, i % 2);
 
-		right &= look(rb) == rb_entries(rb);
+		right &= kt_events(rb) == rb_entries(rb);
 		events += rb->accepted + rb->dropped;
 		read += rb->read;
 		swaps += rb->swaps;

@@ -7,41 +7,18 @@ import re
 import unittest
 from collections import Counter
 
-from grading.machine.machine import Run
-from grading.stimulus.workload import expect
-from kern.ftrace.tests import finished, on_each_machine
-from qemu.machine import ROOT
+from kern.ftrace.tests import on_each_machine
+from kern.ftrace.tests.one_boot import OneBoot
 
 SEEDS = (0x0123456789ABCDEF, 0xFEDCBA9876543210)
 ALL = "#### all functions enabled ####"
 COUNT = 3
 
 
-class CommandsOnAMachine:
+class CommandsOnAMachine(OneBoot):
     """The tests that are the same everywhere; one boot."""
 
-    arch: str
-    cpus: int
-    machine: Run
-
-    @classmethod
-    def setUpClass(cls) -> None:
-        cls.machine = Run(finished(cls.arch, cls.cpus),
-                          ROOT / f"build/tests/commands-{cls.arch}-{cls.cpus}.log")
-        cls.machine.__enter__()
-        cls.machine.console.wait_ready(60)
-
-    @classmethod
-    def tearDownClass(cls) -> None:
-        cls.machine.__exit__(None, None, None)
-
-    @classmethod
-    def sh(cls, line: str) -> str:
-        return cls.machine.console.command(line, 120)
-
-    def quiet(self, *lines: str) -> None:
-        for line in lines:
-            self.assertEqual(self.sh(line), "", line)
+    name = "commands"
 
     def tearDown(self) -> None:
         for line in self.listed():
@@ -54,13 +31,6 @@ class CommandsOnAMachine:
     def listed(self, path: str = "") -> list[str]:
         return [line for line in self.sh(f"cat {path}set_ftrace_filter").splitlines()
                 if ":" in line]
-
-    def work(self, *seeds: int) -> Counter[str]:
-        """Run workloads. Returns how often each function is called."""
-        for seed in seeds:
-            self.assertEqual(self.sh(f"workload {seed:016x}"), expect(seed, self.cpus).line + "\n")
-        return Counter(call.function for seed in seeds
-                       for calls in expect(seed, self.cpus).contexts.values() for call in calls)
 
     def stacks(self, path: str = "") -> Counter[str]:
         """The first function of each stack trace."""

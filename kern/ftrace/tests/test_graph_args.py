@@ -1,47 +1,21 @@
 """funcgraph-args in a booted kernel, on both architectures: the arguments follow from the seed."""
 import re
-import subprocess
 import unittest
 from collections import Counter
 
-from grading.machine.machine import Run
 from grading.stimulus.workload import expect
 from kern.ftrace.tests import on_each_machine
-from qemu.machine import FINISHED, ROOT, Machine
+from kern.ftrace.tests.one_boot import OneBoot
 
 SEED = 0x0123456789ABCDEF
 CALL = re.compile(
     r" (wl_\w+)\(w=0xffff[0-9a-f]{12}, x=(-?\d+), room=(\d+)((?:, [d-h]=-?\d+)*)\)(?:;| \{)$", re.M)
 
 
-class OnAMachine:
+class OnAMachine(OneBoot):
     """The tests that are the same everywhere; one boot."""
 
-    arch: str
-    cpus: int
-    machine: Run
-
-    @classmethod
-    def setUpClass(cls) -> None:
-        image = ROOT / "build" / cls.arch / FINISHED / "Image"
-        subprocess.run(["make", "--no-print-directory", "-s", "-C", str(ROOT), f"ARCH={cls.arch}",
-                        str(image.relative_to(ROOT)), f"build/{cls.arch}/initrd.cpio"], check=True)
-        config = Machine(cls.arch, smp=cls.cpus, image=image,
-                         initrd=ROOT / f"build/{cls.arch}/initrd.cpio")
-        cls.machine = Run(config, ROOT / f"build/tests/graph-args-{cls.arch}-{cls.cpus}.log")
-        cls.machine.__enter__()
-        cls.machine.console.wait_ready(60)
-
-    @classmethod
-    def tearDownClass(cls) -> None:
-        cls.machine.__exit__(None, None, None)
-
-    def sh(self, line: str) -> str:
-        return self.machine.console.command(line, 120)
-
-    def quiet(self, *lines: str) -> None:
-        for line in lines:
-            self.assertEqual(self.sh(line), "", line)
+    name = "graph-args"
 
     def tearDown(self) -> None:
         self.quiet("echo 0 > options/funcgraph-args", "echo 0 > options/funcgraph-retaddr",
@@ -51,7 +25,7 @@ class OnAMachine:
         self.quiet(f"echo '{functions}' > set_ftrace_filter",
                    *(f"echo 1 > options/{option}" for option in options),
                    "echo function_graph > current_tracer")
-        self.assertEqual(self.sh(f"workload {SEED:016x}"), expect(SEED, self.cpus).line + "\n")
+        self.work(SEED)
         return self.sh("cat trace")
 
     def test_arguments_are_the_seed_s(self) -> None:

@@ -8,41 +8,18 @@ import re
 import unittest
 from collections import Counter
 
-from grading.machine.machine import Run
-from grading.stimulus.workload import expect
-from kern.ftrace.tests import finished, on_each_machine
-from qemu.machine import ROOT
+from kern.ftrace.tests import on_each_machine
+from kern.ftrace.tests.one_boot import OneBoot
 
 SEEDS = (0x0123456789ABCDEF, 0xFEDCBA9876543210)
 FREED = "# * Snapshot is freed *"
 EMPTY = "# * Snapshot is allocated *"
 
 
-class SnapshotsOnAMachine:
+class SnapshotsOnAMachine(OneBoot):
     """The tests that are the same everywhere; one boot."""
 
-    arch: str
-    cpus: int
-    machine: Run
-
-    @classmethod
-    def setUpClass(cls) -> None:
-        cls.machine = Run(finished(cls.arch, cls.cpus),
-                          ROOT / f"build/tests/snapshot-{cls.arch}-{cls.cpus}.log")
-        cls.machine.__enter__()
-        cls.machine.console.wait_ready(60)
-
-    @classmethod
-    def tearDownClass(cls) -> None:
-        cls.machine.__exit__(None, None, None)
-
-    @classmethod
-    def sh(cls, line: str) -> str:
-        return cls.machine.console.command(line, 120)
-
-    def quiet(self, *lines: str) -> None:
-        for line in lines:
-            self.assertEqual(self.sh(line), "", line)
+    name = "snapshot"
 
     def setUp(self) -> None:
         self.quiet("echo 'wl_*' > set_ftrace_filter", "echo function > current_tracer")
@@ -50,12 +27,6 @@ class SnapshotsOnAMachine:
     def tearDown(self) -> None:
         self.quiet("echo nop > current_tracer", "echo > set_ftrace_filter", "echo 0 > snapshot",
                    "echo > trace")
-
-    def work(self, seed: int) -> Counter[str]:
-        """Run a workload. Returns how often each function is called."""
-        work = expect(seed, self.cpus)
-        self.assertEqual(self.sh(f"workload {seed:016x}"), work.line + "\n")
-        return Counter(call.function for calls in work.contexts.values() for call in calls)
 
     def functions(self, *files: str) -> Counter[str]:
         """How often each function is in these files; what their headers say is the same."""
