@@ -57,7 +57,7 @@
  * 3. files/trace_files_buffer.c reads it: rb_iter_peek() for trace, rb_peek() and
  *    rb_consume() for trace_pipe, rb_read_page() for trace_pipe_raw.
  *
- * Only trace/ and files/ call this room; events/ writes through trace/.
+ * Only trace/, files/ and events/snapshot.c call this room; events/ writes through trace/.
  *
  * The short path does not call rb_reserve() and rb_commit(). It writes the event's header
  * and data into the page itself, and last_ts, accepted and commit. So if the layout of a
@@ -119,7 +119,7 @@ struct ring_buffer_cpu {
 	u64 closed_bytes, overrun_bytes;
 	u32 slot, desc;
 
-	/* Changed only by resize and reset. */
+	/* Changed only by resize and reset, and exchanged with the spare. */
 	u64 *slots;
 	struct rb_desc *pages; /* nr_slots + 1 */
 	u32 nr_slots;
