@@ -71,6 +71,7 @@ SECTIONS
 		TABLE(instance_hook)
 		TABLE(print_hook)
 		TABLE(filter_commands)
+		TABLE(panic_end)
 		TABLE(fixup)
 		TABLE(kprobe_blacklist)
 		TABLE(static_event)

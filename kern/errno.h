@@ -27,6 +27,7 @@
 #define ENAMETOOLONG 36
 #define ENOSYS 38
 #define ENOTEMPTY 39
+#define EOVERFLOW 75
 #define EOPNOTSUPP 95
 #define ETIMEDOUT 110
 

@@ -62,6 +62,11 @@ void __noreturn panic(const char *fmt, ...) __printf(1, 2);
 struct panic_hook {
 	void __noreturn (*fn)(const char *fmt, va_list args);
 };
+/* Called at the end of a panic's report, when no other CPU runs. It takes no lock. */
+struct panic_end {
+	void (*fn)(void);
+};
+#define PANIC_END(f) TABLE_ENTRY(const struct panic_end, panic_end, f##_end) = {f}
 #define PANIC_HOOK(f) TABLE_ENTRY(const struct panic_hook, panic_hook, f##_hook) = {f}
 
 #endif

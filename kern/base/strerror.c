@@ -34,6 +34,7 @@ static const struct {
 	E(ENAMETOOLONG, "File name too long"),
 	E(ENOSYS, "Function not implemented"),
 	E(ENOTEMPTY, "Directory not empty"),
+	E(EOVERFLOW, "Value too large for defined data type"),
 	E(EOPNOTSUPP, "Operation not supported"),
 	E(ETIMEDOUT, "Connection timed out"),
 };

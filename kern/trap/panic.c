@@ -73,6 +73,8 @@ static void __noreturn die(struct trap_frame *regs, struct unwind *u)
 	if (regs)
 		arch_show_regs(regs);
 	show_trace(u);
+	TABLE_FOR_EACH(const struct panic_end, panic_end, end)
+		end->fn();
 	printk("end of panic\n");
 	firmware_poweroff(true);
 }

@@ -29,8 +29,7 @@ static const char *const names[] = {[TRIGGER_TRACEON] = "traceon",
 #define STACK_MAX 64
 static unsigned long stacks[NR_CPUS][STACK_MAX]; /* interrupts masked */
 
-/* The stack from the function of the event on. Context: interrupts masked. */
-static void write_stack(struct trace_array *tr, const struct made_event *m)
+void event_write_stack(const struct made_event *m, struct trace_array *tr)
 {
 	unsigned long *entries = stacks[this_cpu()->index];
 	struct stack_entry *e;
@@ -84,7 +83,7 @@ static void act(const struct event_trigger *t, struct trace_array *tr, const str
 		tracing_snapshot(tr, -1);
 		break;
 	default:
-		write_stack(tr, m);
+		event_write_stack(m, tr);
 	}
 }
 
@@ -157,9 +156,9 @@ static struct event_trigger **find_like(struct trace_event_file *f, const struct
 	return link;
 }
 
-/* A trigger of @target's has come or gone. */
-static int set_aims(struct trace_event_file *target, int change)
+int event_aim(struct trace_event_file *target, int change)
 {
+	tracing_set_tracer(target->tr, target->tr->tracer->name); /* the buffers get their size */
 	target->aims += change;
 	target->was_enabled = true;
 	if (!target->aims)
@@ -189,7 +188,7 @@ static void unlink_trigger(struct trace_event_file *f, struct event_trigger **li
 	probe_event_update(f->event);
 	synchronize_sched();
 	if (t->target)
-		set_aims(t->target, -1);
+		event_aim(t->target, -1);
 	free_trigger(t);
 }
 
@@ -197,10 +196,8 @@ static int link_trigger(struct trace_event_file *f, struct event_trigger *t)
 {
 	int err = 0;
 
-	if (t->target) {
-		tracing_set_tracer(f->tr, f->tr->tracer->name); /* the buffers get their size */
-		err = set_aims(t->target, 1);
-	}
+	if (t->target)
+		err = event_aim(t->target, 1);
 	t->next = f->triggers;
 	smp_wmb(); /* its fields before the link */
 	WRITE_ONCE(f->triggers, t);
@@ -227,8 +224,7 @@ static int refuse(const struct trigger_words *w, const char *at, const char *why
 	return error.command ? -EINVAL : -ENOMEM;
 }
 
-/* The part of a word up to the next colon, which becomes its end. *@next: the rest, or NULL. */
-static char *part(char **next)
+char *event_part(char **next)
 {
 	char *first = *next, *colon = first ? strchr(first, ':') : NULL;
 
@@ -241,7 +237,7 @@ static char *part(char **next)
 /* SYSTEM:EVENT */
 static int parse_target(const struct trigger_words *w, char **rest, struct event_trigger *t)
 {
-	char *group = part(rest), *name = part(rest);
+	char *group = event_part(rest), *name = event_part(rest);
 	struct trace_probe_event *e;
 
 	if (!name)
@@ -267,7 +263,7 @@ static int parse_condition(const struct trigger_words *w, struct event_trigger *
 /* NAME[:SYSTEM:EVENT][:COUNT] [if FILTER]; of a removal, the words from COUNT on do not matter. */
 static int parse(const struct trigger_words *w, bool removes, struct event_trigger *t)
 {
-	char *rest = w->name, *name = part(&rest);
+	char *rest = w->name, *name = event_part(&rest);
 	u64 count;
 	int err = 0;
 

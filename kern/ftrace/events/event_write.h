@@ -36,6 +36,8 @@ static INLINE u32 *event_begin(struct ring_buffer_cpu *rb, const u16 *id,
 }
 
 void event_write(const struct made_event *m, struct trace_array *tr);
+/* event_trigger.c: write the stack from the function of the event on */
+void event_write_stack(const struct made_event *m, struct trace_array *tr);
 /* event_trigger.c: let those triggers of @f act that do so before (after) the event is written. */
 void event_pull_triggers(struct trace_event_file *f, const struct made_event *m, bool after);
 

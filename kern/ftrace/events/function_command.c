@@ -5,6 +5,10 @@
  *	glob:traceoff[:count]		... off
  *	glob:stacktrace[:count]		... writes a stack trace
  *	glob:snapshot[:count]		... takes a snapshot
+ *	glob:enable_event:SYSTEM:EVENT[:count]
+ *					... switches an event on: it is recorded from then on
+ *	glob:disable_event:SYSTEM:EVENT[:count]
+ *					... off
  *	!glob:command			not at these functions any more
  *	!glob:command:0			the same, of a command with a count
  *
@@ -15,8 +19,8 @@
  * tracer is. Each function counts for itself. At a function where the command is set
  * already nothing changes.
  *
- * Each command of a trace array is one op if it has counts, and another one if it has
- * none. An op is registered while it has a function. A hit runs on any CPU, in any
+ * Each command of a trace array, with its event if it names one, is one op if it has
+ * counts, and another one if it has none. An op is registered while it has a function. A hit runs on any CPU, in any
  * context, and takes no lock. It finds its count in the op's lists of counts, one for each
  * word that was written. The order of stores, with ftrace_lock held:
  *
@@ -50,13 +54,16 @@ struct counts {
 	struct place at[]; /* sorted by ip */
 };
 
-enum act { TRACEOFF, TRACEON, STACKTRACE, SNAPSHOT };
-static const char *const names[] = {"traceoff", "traceon", "stacktrace", "snapshot"};
+enum act { TRACEOFF, TRACEON, STACKTRACE, SNAPSHOT, ENABLE_EVENT, DISABLE_EVENT };
+static const char *const names[] = {"traceoff", "traceon", "stacktrace", "snapshot",
+				    "enable_event", "disable_event"};
 
 struct function_command {
 	struct function_command *next;
 	struct trace_array *tr;
 	enum act act;
+	/* the event to enable or disable, which event_aim() knows of; or NULL */
+	struct trace_event_file *target;
 	bool counted;
 	struct counts *counts;
 	struct ftrace_ops op; /* its private is this structure */
@@ -101,16 +108,24 @@ static bool take(const struct function_command *f, unsigned long ip)
 	return left || !f->counted;
 }
 
-/* A call at which recording is on, or off, already is not counted. */
+/* Is recording on, or off, already, or the event? Such a call is not counted. */
+static bool has_no_effect(const struct function_command *f)
+{
+	if (f->target)
+		return READ_ONCE(f->target->enabled) == (f->act == ENABLE_EVENT);
+	return f->act <= TRACEON && tracing_is_on(f->tr) == (f->act == TRACEON);
+}
+
 static void command_hit(unsigned long ip, unsigned long parent_ip, struct ftrace_ops *op,
 			struct ftrace_regs *regs)
 {
 	const struct function_command *f = op->private;
-	bool turns = f->act <= TRACEON;
 
-	if ((turns && tracing_is_on(f->tr) == (f->act == TRACEON)) || !take(f, ip))
+	if (has_no_effect(f) || !take(f, ip))
 		return;
-	if (turns)
+	if (f->target)
+		WRITE_ONCE(f->target->enabled, f->act == ENABLE_EVENT);
+	else if (f->act <= TRACEON)
 		tracing_slow(f->tr, RB_OFF, f->act == TRACEOFF);
 	else if (f->act == SNAPSHOT)
 		tracing_snapshot(f->tr, -1);
@@ -124,32 +139,37 @@ struct word {
 	const char *glob;
 	size_t glob_len;
 	enum act act;
+	struct trace_event_file *target;
 	bool out, counted;
 	u64 count;
 };
 
-/* -ENOENT: there is no such command. */
-static int parse(struct word *w, const char *text)
+/* -ENOENT: there is no such command. @text is cut into its parts. events_lock held. */
+static int parse(struct word *w, char *text, const struct trace_array *tr)
 {
-	const char *colon = strchr(text, ':'), *name = colon + 1;
-	const char *count = strchr(name, ':');
-	size_t len = count ? (size_t)(count - name) : strlen(name);
+	char *rest = text + (*text == '!'), *name, *group;
+	struct trace_probe_event *event;
 
-	*w = (struct word){.glob = text + (*text == '!'), .out = *text == '!'};
-	w->counted = count && (w->out || count[1]);
-	w->glob_len = colon - w->glob;
-	if (!w->glob_len) {
-		w->glob = "*";
-		w->glob_len = 1;
-	}
-	while (w->act < ARRAY_SIZE(names) &&
-	       (strlen(names[w->act]) != len || memcmp(names[w->act], name, len)))
+	*w = (struct word){.glob = rest, .out = *text == '!'};
+	w->glob = *event_part(&rest) ? w->glob : "*";
+	w->glob_len = strlen(w->glob);
+	name = event_part(&rest);
+	while (w->act < ARRAY_SIZE(names) && strcmp(names[w->act], name))
 		w->act++;
 	if (w->act == ARRAY_SIZE(names))
 		return -ENOENT;
+	if (w->act >= ENABLE_EVENT) {
+		group = event_part(&rest);
+		name = event_part(&rest);
+		event = name ? event_find(group, name) : NULL;
+		if (!event)
+			return -EINVAL;
+		w->target = event_file_of(event, tr);
+	}
+	w->counted = rest && (w->out || *rest);
 	if (!w->counted || w->out)
 		return 0;
-	return kstrtou64(count + 1, 0, &w->count) || w->count > INT32_MAX ? -EINVAL : 0;
+	return kstrtou64(rest, 0, &w->count) || w->count > INT32_MAX ? -EINVAL : 0;
 }
 
 static bool is_at(const struct function_command *f, const struct dyn_ftrace *rec)
@@ -234,7 +254,8 @@ static struct function_command *find(const struct trace_array *tr, const struct 
 {
 	struct function_command *f = commands;
 
-	while (f && (f->tr != tr || f->act != w->act || f->counted != w->counted))
+	while (f && (f->tr != tr || f->act != w->act || f->target != w->target ||
+		     f->counted != w->counted))
 		f = f->next;
 	return f;
 }
@@ -245,7 +266,8 @@ static struct function_command *make(struct trace_array *tr, const struct word *
 
 	if (!f)
 		return NULL;
-	*f = (struct function_command){.tr = tr, .act = w->act, .counted = w->counted};
+	*f = (struct function_command){
+		.tr = tr, .act = w->act, .target = w->target, .counted = w->counted};
 	f->op = (struct ftrace_ops){.func = command_hit, .slot = -1, .private = f};
 	while (*link)
 		link = &(*link)->next;
@@ -289,25 +311,58 @@ static int carry_out(struct trace_array *tr, const struct word *w)
 	return err;
 }
 
-static int command_apply(const struct file *file, const char *text)
+/*
+ * Carry out a word of a command with an event. The event knows how many commands may enable it:
+ * one more before the first call can do so, one less after the last one.
+ */
+static int carry_out_event(struct trace_array *tr, const struct word *w)
 {
-	struct trace_array *tr = trace_array_of(file);
+	bool was = find(tr, w);
+	int err = w->out ? 0 : event_aim(w->target, 1);
+
+	if (!err) {
+		mutex_lock(&ftrace_lock);
+		err = carry_out(tr, w);
+		mutex_unlock(&ftrace_lock);
+	}
+	if (w->out ? was && !find(tr, w) : was || !find(tr, w))
+		event_aim(w->target, -1);
+	return err;
+}
+
+/* trace_lock and events_lock are held. */
+static int apply_locked(struct trace_array *tr, char *text)
+{
 	struct word w;
-	int err = parse(&w, text);
+	int err = parse(&w, text, tr);
 
 	if (err)
 		return err;
-	mutex_lock(&trace_lock);
 	if (!w.out) /* the buffers get their full size, as when a tracer is chosen */
 		tracing_set_tracer(tr, tr->tracer->name);
 	if (!w.out && w.act == SNAPSHOT)
 		err = tracing_alloc_snapshot(tr);
-	mutex_unlock(&trace_lock);
 	if (err)
 		return err;
+	if (w.target)
+		return carry_out_event(tr, &w);
 	mutex_lock(&ftrace_lock);
 	err = carry_out(tr, &w);
 	mutex_unlock(&ftrace_lock);
+	return err;
+}
+
+static int command_apply(const struct file *file, const char *word)
+{
+	char *text = event_trimmed(word, strlen(word));
+	int err;
+
+	if (!text)
+		return -ENOMEM;
+	events_lock_all();
+	err = apply_locked(trace_array_of(file), text);
+	events_unlock_all();
+	kfree(text);
 	return err;
 }
 
@@ -319,6 +374,8 @@ static void show_at(struct seq *s, const struct function_command *f, const struc
 
 	ftrace_show_name(s, rec, "");
 	seq_printf(s, ":%s:", names[f->act]);
+	if (f->target)
+		seq_printf(s, "%s:%s:", f->target->event->def->group, f->target->event->def->event);
 	if (place)
 		seq_printf(s, "count=%ld\n", READ_ONCE(place->left));
 	else
@@ -333,16 +390,12 @@ static void command_show(struct seq *s)
 				show_at(s, f, rec);
 }
 FILTER_COMMANDS(command_apply, command_show,
-		" (a command: traceon, traceoff, stacktrace or snapshot, and perhaps a count)");
+		" (a command: traceon, traceoff, stacktrace or snapshot, or enable_event or "
+		"disable_event and :SYSTEM:EVENT; and perhaps a count)");
 
 /* ---- Instances ---- */
 
-static int commands_made(struct trace_array *tr)
-{
-	return 0;
-}
-
-static void commands_gone(struct trace_array *tr)
+void function_commands_gone(struct trace_array *tr)
 {
 	mutex_lock(&ftrace_lock);
 	for (struct function_command *f = commands, *next; f; f = next) {
@@ -354,4 +407,3 @@ static void commands_gone(struct trace_array *tr)
 	}
 	mutex_unlock(&ftrace_lock);
 }
-INSTANCE_HOOK(commands_made, commands_gone);

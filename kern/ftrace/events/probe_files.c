@@ -611,6 +611,7 @@ static void instance_gone(struct trace_array *tr)
 	struct trace_event_file *gone = NULL, *f;
 	struct trace_array **link = &global_trace.next;
 
+	function_commands_gone(tr);
 	mutex_lock(&events_lock);
 	while (*link && *link != tr)
 		link = &(*link)->next;

@@ -44,7 +44,7 @@ static struct trace_array *make_spare(struct trace_array *tr)
 
 int tracing_alloc_snapshot(struct trace_array *tr)
 {
-	int err;
+	int err = 0;
 
 	if (tr->cpu[0].fixed)
 		return -EBUSY;
@@ -53,7 +53,11 @@ int tracing_alloc_snapshot(struct trace_array *tr)
 	tracing_set_tracer(tr, tr->tracer->name); /* the buffers get their size */
 	if (!tr->snapshot && !make_spare(tr))
 		return -ENOMEM;
-	err = tracing_resize(tr->snapshot, (unsigned long)tr->cpu[0].nr_slots * RB_PAGE_DATA);
+	for (unsigned i = 0; i < nr_cpus && !err; i++)
+		err = tracing_resize(tr->snapshot, i,
+				     (unsigned long)tr->cpu[i].nr_slots * RB_PAGE_DATA);
+	if (err)
+		tracing_resize(tr->snapshot, -1, 0);
 	WRITE_ONCE(tr->snapshot->expanded, !err);
 	return err;
 }
@@ -133,7 +137,7 @@ static int free_snapshot(struct trace_array *tr)
 		return 0;
 	WRITE_ONCE(tr->snapshot->expanded, false);
 	tracing_reset(tr->snapshot, -1);
-	return tracing_resize(tr->snapshot, 0);
+	return tracing_resize(tr->snapshot, -1, 0);
 }
 
 static int snapshot_set(struct file *f, u64 value)

@@ -92,6 +92,8 @@ struct static_event {
 #define RECORD(name, e) static_event_hit(&name##_state, &(e), sizeof(e))
 /* @bytes: 8-aligned. */
 void static_event_hit(struct trace_probe_event *event, void *bytes, u32 size);
+/* The pid of the thread that the event switches to, or wakes; of any other event current's. */
+int static_event_pid(u16 id, const void *bytes);
 /* Patch the event's sites, if they are not yet so. events_lock held. 0 or -errno. */
 int static_event_arm(struct trace_probe_event *event, bool on);
 

@@ -106,6 +106,16 @@ SCHED_WAKEUP_EVENT(101, sched_waking)
 SCHED_WAKEUP_EVENT(102, sched_wakeup)
 SCHED_WAKEUP_EVENT(103, sched_wakeup_new)
 
+int static_event_pid(u16 id, const void *bytes)
+{
+	if (id == sched_switch_state.id)
+		return ((const struct sched_switch_event *)bytes)->next_pid;
+	if (id == sched_waking_state.id || id == sched_wakeup_state.id ||
+	    id == sched_wakeup_new_state.id)
+		return ((const struct sched_waking_event *)bytes)->pid;
+	return current->pid;
+}
+
 #define SCHED_MIGRATE_FIELDS(_)                                                               \
 	_(comm, comm) _(value, pid_t, pid) _(value, int, prio) _(value, int, orig_cpu)        \
 	_(value, int, dest_cpu)

@@ -88,7 +88,7 @@ struct trace_event_file {
 	bool enabled; /* it is recorded; a trigger of another event may change that */
 	bool chosen;  /* the same, as `enable` was last written */
 	bool was_enabled;
-	u32 aims; /* triggers that enable or disable it */
+	u32 aims; /* triggers and commands that enable or disable it */
 	struct event_filter *filter; /* NULL: every event */
 	struct event_trigger *triggers; /* the newest first */
 	struct node *dir;
@@ -204,7 +204,18 @@ void probe_event_free(struct trace_probe_event *e);	     /* after a grace period
 /* ---- event_trigger.c ---- */
 
 extern const struct file_ops event_trigger_ops;
+/* The part of a word up to the next colon, which becomes its end. *@next: the rest, or NULL. */
+char *event_part(char **next);
 void event_free_triggers(struct trace_event_file *f); /* after a grace period */
+/*
+ * @change: 1, before a trigger or a command can enable or disable @target; -1, when it no longer
+ * can. 0 or -errno of the event's probes or sites. trace_lock and events_lock held.
+ */
+int event_aim(struct trace_event_file *target, int change);
+
+/* ---- function_command.c: the commands of @tr end, before its events' files. ---- */
+
+void function_commands_gone(struct trace_array *tr);
 
 /* ---- error_log.c ---- */
 

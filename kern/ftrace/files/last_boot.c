@@ -67,7 +67,7 @@ static int make_and_show(const struct rb_region *r)
 	if (err)
 		return err;
 	dir = file_lookup(NULL, LAST_BOOT);
-	err = tracing_resize(dir->data, (r->nr_slots + 1ul) * RB_PAGE_DATA);
+	err = tracing_resize(dir->data, -1, (r->nr_slots + 1ul) * RB_PAGE_DATA);
 	if (err)
 		file_remove(NULL, LAST_BOOT);
 	else

@@ -94,24 +94,38 @@ TRACEFS_CONTROL(trace_clock, "trace_clock", TRACEFS_INSTANCE, trace_clock_show, 
 
 /* ---- buffer_size_kb, buffer_total_size_kb ---- */
 
-/*
- * Print the size of @count buffers; those of all CPUs have the same size. Return: 1, for a file's
- * show function.
- */
-static int print_kb(struct seq *s, unsigned count)
+static unsigned long kb_of(const struct trace_array *tr, unsigned cpu)
 {
-	const struct trace_array *tr = trace_array_of(s->file);
+	return (unsigned long)tr->cpu[cpu].nr_slots * RB_PAGE_DATA >> 10;
+}
 
-	seq_printf(s, "%lu", count * ((unsigned long)tr->cpu[0].nr_slots * RB_PAGE_DATA >> 10));
-	if (!tr->expanded)
+/* Print @kb, and what @count buffers will have when they are first used. Return: as a show(). */
+static int print_kb(struct seq *s, unsigned long kb, unsigned count)
+{
+	seq_printf(s, "%lu", kb);
+	if (!trace_array_of(s->file)->expanded)
 		seq_printf(s, " (expanded: %lu)", count * (TRACE_BUFFER_SIZE >> 10));
 	seq_printf(s, "\n");
 	return 1;
 }
 
+static int cpu_of_file(const struct file *f)
+{
+	return (long)f->node->data;
+}
+
+/* "X": the CPUs' buffers are not of one size. */
 static int buffer_size_show(struct seq *s, u64 item)
 {
-	return print_kb(s, 1);
+	const struct trace_array *tr = trace_array_of(s->file);
+	int cpu = cpu_of_file(s->file);
+
+	for (unsigned i = 1; cpu < 0 && i < nr_cpus; i++)
+		if (kb_of(tr, i) != kb_of(tr, 0)) {
+			seq_printf(s, "X\n");
+			return 1;
+		}
+	return print_kb(s, kb_of(tr, MAX(cpu, 0)), 1);
 }
 
 static int buffer_size_set(struct file *f, u64 kb)
@@ -122,7 +136,7 @@ static int buffer_size_set(struct file *f, u64 kb)
 		return tracefs_refuse(f, -EINVAL, "a buffer has at least 1 KiB");
 	if (kb > RB_MAX_BYTES >> 10)
 		return tracefs_refuse(f, -ENOMEM, "a buffer has at most 1 GiB");
-	err = tracing_resize(trace_array_of(f), kb << 10);
+	err = tracing_resize(trace_array_of(f), cpu_of_file(f), kb << 10);
 	return err ? tracefs_refuse(
 			     f, err,
 			     err == -EBUSY
@@ -130,11 +144,49 @@ static int buffer_size_set(struct file *f, u64 kb)
 				     : "no memory for a buffer of this size")
 		   : 0;
 }
-TRACEFS_CONTROL(buffer_size_kb, "buffer_size_kb", TRACEFS_INSTANCE, buffer_size_show, number,
-		buffer_size_set);
+static ssize_t buffer_size_write(struct file *f, const char *buf, size_t n, u64 *pos)
+{
+	return tracefs_set_number(f, buf, n, buffer_size_set);
+}
+TEXT_OPS(buffer_size_ops, buffer_size_show, buffer_size_write);
+TRACEFS_INSTANCE_FILE(buffer_size_kb, "buffer_size_kb", 0644, &buffer_size_ops, (void *)-1l);
+TRACEFS_CPU_FILE(cpu_buffer_size_kb, "per_cpu/cpu%u/buffer_size_kb", 0644, &buffer_size_ops);
 
 static int buffer_total_show(struct seq *s, u64 item)
 {
-	return print_kb(s, nr_cpus);
+	unsigned long kb = 0;
+
+	for (unsigned i = 0; i < nr_cpus; i++)
+		kb += kb_of(trace_array_of(s->file), i);
+	return print_kb(s, kb, nr_cpus);
 }
 TRACEFS_TEXT(buffer_total_size_kb, "buffer_total_size_kb", TRACEFS_INSTANCE, buffer_total_show);
+
+/* ---- tracing_cpumask: hexadecimal, bit 0 is CPU 0 ---- */
+
+static int cpumask_show(struct seq *s, u64 item)
+{
+	const struct trace_array *tr = trace_array_of(s->file);
+	u32 mask = 0;
+
+	for (unsigned i = 0; i < nr_cpus; i++)
+		mask |= (READ_ONCE(tr->cpu[i].slow) & RB_MASKED ? 0u : 1u) << i;
+	seq_printf(s, "%0*x\n", (int)(nr_cpus + 3) / 4, mask);
+	return 1;
+}
+
+static int cpumask_set(struct file *f, const char *text)
+{
+	struct trace_array *tr = trace_array_of(f);
+	u64 mask;
+
+	if (!*text || kstrtou64(text, 16, &mask))
+		return tracefs_refuse(f, -EINVAL, "not a hexadecimal number");
+	if (mask >> nr_cpus)
+		return tracefs_refuse(f, -EOVERFLOW, "there are %u CPUs", nr_cpus);
+	for (unsigned i = 0; i < nr_cpus; i++)
+		tracing_slow_cpu(tr, i, RB_MASKED, !(mask >> i & 1));
+	return 0;
+}
+TRACEFS_CONTROL(tracing_cpumask, "tracing_cpumask", TRACEFS_INSTANCE, cpumask_show, word,
+		cpumask_set);

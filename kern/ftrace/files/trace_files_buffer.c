@@ -96,6 +96,7 @@ struct listing {
 	unsigned printed, started; /* number of events; a bit for each CPU with a printed event */
 	/* events are missing: mark the first event of each CPU (common form only) */
 	bool annotate;
+	bool paused; /* it is one of tr->pauses */
 	struct rb_iter cpu[NR_CPUS];
 };
 
@@ -170,9 +171,20 @@ int trace_open_events(struct file *f, struct trace_array *tr, int cpu)
 	return err;
 }
 
+/* A file `trace` is opened or closed, with the option pause-on-trace when it was opened. */
+static void pause(struct trace_array *tr, int change)
+{
+	mutex_lock(&trace_lock);
+	tr->pauses += change;
+	tracing_slow(tr, RB_PAUSED, tr->pauses);
+	mutex_unlock(&trace_lock);
+}
+
 static int trace_open(struct file *f)
 {
 	const struct view v = view_of(f);
+	struct seq *s;
+	int err;
 
 	if ((f->flags & O_ACCMODE) != O_RDONLY && (f->flags & O_TRUNC)) {
 		mutex_lock(&trace_lock);
@@ -181,7 +193,13 @@ static int trace_open(struct file *f)
 	}
 	if ((f->flags & O_ACCMODE) == O_WRONLY)
 		return 0;
-	return trace_open_events(f, v.tr, v.cpu);
+	err = trace_open_events(f, v.tr, v.cpu);
+	s = f->private;
+	if (err || !(v.tr->options & TRACE_ITER_PAUSE_ON_TRACE))
+		return err;
+	((struct listing *)s->arg)->paused = true;
+	pause(v.tr, 1);
+	return 0;
 }
 
 /* The open call has emptied the buffer; the written text is ignored. */
@@ -194,9 +212,13 @@ int trace_release(struct file *f)
 {
 	struct seq *s = f->private;
 
+	struct listing *t = s ? s->arg : NULL;
+
 	if (!s)
 		return 0;
-	listing_free(s->arg);
+	if (t && t->paused)
+		pause(t->view.tr, -1);
+	listing_free(t);
 	return seq_release(f);
 }
 static const struct file_ops trace_ops = {trace_open, seq_read, trace_write, trace_release};
@@ -348,6 +370,23 @@ static ssize_t pipe_read(struct file *f, char *buf, size_t n, u64 *pos)
 }
 static const struct file_ops pipe_ops = {pipe_open, pipe_read, NULL, pipe_release};
 
+bool trace_dump_line(struct trace_printer *p, int cpu, struct seq *s)
+{
+	const struct view v = {p->tr, cpu};
+	struct rb_event ev;
+	int next = oldest_event(&v, NULL, &ev);
+
+	if (next < 0)
+		return false;
+	if (s->size < LINE_ROOM(ev.len)) {
+		seq_printf(s, "# an event of %u bytes is not shown\n", ev.len);
+		advance(&p->tr->cpu[next], NULL);
+	} else {
+		print_line(s, p, next, NULL, &ev);
+	}
+	return true;
+}
+
 /* ---- trace_pipe_raw ---- */
 
 struct raw {
@@ -428,6 +467,8 @@ static ssize_t tracing_mark_write(struct file *f, const char *buf, size_t n, u64
 	struct print_entry *e;
 	struct trace_write w;
 
+	if (!(tr->options & TRACE_ITER_MARKERS))
+		return tracefs_refuse(f, -EINVAL, "the option markers is off");
 	if (!n)
 		return 0;
 	n = MIN(n, MARKER_MAX);

@@ -112,7 +112,7 @@ static void set_up(unsigned long bytes, bool overwrite)
 	mutex_lock(&trace_lock);
 	tracing_set_tracer(&global_trace, "nop");
 	tracing_set_option(&global_trace, TRACE_OPTION_OVERWRITE, overwrite);
-	expect(!tracing_resize(&global_trace, bytes), "the buffer could not be resized");
+	expect(!tracing_resize(&global_trace, -1, bytes), "the buffer could not be resized");
 	mutex_unlock(&trace_lock);
 }
 
@@ -209,7 +209,7 @@ static void test_resized(void)
 	start(t);
 	for (unsigned n = 0; n < 30; n++) {
 		mutex_lock(&trace_lock);
-		expect(!tracing_resize(&global_trace, KiB(4 + n * 37 % 200)), "resize failed");
+		expect(!tracing_resize(&global_trace, -1, KiB(4 + n * 37 % 200)), "resize failed");
 		mutex_unlock(&trace_lock);
 		consume(n % nr_cpus, ORDER);
 	}

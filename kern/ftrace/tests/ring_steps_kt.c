@@ -208,7 +208,7 @@ static int set_up(unsigned long bytes, bool overwrite)
 	mutex_lock(&trace_lock);
 	tracing_set_tracer(&global_trace, "nop");
 	tracing_set_option(&global_trace, TRACE_OPTION_OVERWRITE, overwrite);
-	err = tracing_resize(&global_trace, bytes);
+	err = tracing_resize(&global_trace, -1, bytes);
 	mutex_unlock(&trace_lock);
 	return err;
 }

@@ -41,13 +41,18 @@ struct trace_array global_trace = {
 
 /* ---- Stop, change, go on ---- */
 
+void tracing_slow_cpu(struct trace_array *tr, unsigned cpu, u64 reasons, bool on)
+{
+	if (on)
+		__atomic_fetch_or(&tr->cpu[cpu].slow, reasons, __ATOMIC_RELAXED);
+	else
+		__atomic_fetch_and(&tr->cpu[cpu].slow, ~reasons, __ATOMIC_RELEASE);
+}
+
 void tracing_slow(struct trace_array *tr, u64 reasons, bool on)
 {
 	for (unsigned i = 0; i < nr_cpus; i++)
-		if (on)
-			__atomic_fetch_or(&tr->cpu[i].slow, reasons, __ATOMIC_RELAXED);
-		else
-			__atomic_fetch_and(&tr->cpu[i].slow, ~reasons, __ATOMIC_RELEASE);
+		tracing_slow_cpu(tr, i, reasons, on);
 }
 
 static void stop_recording(struct trace_array *tr)
@@ -83,26 +88,27 @@ void tracing_reset(struct trace_array *tr, int cpu)
 	go_on(tr);
 }
 
-/* Resize the buffers of all CPUs, or none. The buffers are locked. */
-static int resize_locked(struct trace_array *tr, unsigned long pages)
+/* Resize the buffer of @cpu, or (-1) those of all CPUs or none. The buffers are locked. */
+static int resize_locked(struct trace_array *tr, int cpu, unsigned long pages)
 {
+	unsigned first = cpu < 0 ? 0 : cpu, end = cpu < 0 ? nr_cpus : first + 1;
 	struct rb_resize resize[NR_CPUS];
 
-	for (unsigned i = 0; i < nr_cpus; i++) {
+	for (unsigned i = first; i < end; i++) {
 		int err = rb_resize_prepare(&tr->cpu[i], pages, &resize[i]);
 
 		if (!err)
 			continue;
-		while (i-- > 0)
+		while (i-- > first)
 			rb_resize_cancel(&resize[i]);
 		return err;
 	}
-	for (unsigned i = 0; i < nr_cpus; i++)
+	for (unsigned i = first; i < end; i++)
 		rb_resize_apply(&tr->cpu[i], &resize[i]);
 	return 0;
 }
 
-static int resize(struct trace_array *tr, unsigned long bytes)
+static int resize(struct trace_array *tr, int cpu, unsigned long bytes)
 {
 	struct trace_array *spare = tr->snapshot;
 	int err = 0;
@@ -110,19 +116,19 @@ static int resize(struct trace_array *tr, unsigned long bytes)
 	for (unsigned i = 0; i < nr_cpus; i++)
 		rb_lock(&tr->cpu[i]); /* and its spare */
 	if (spare && spare->expanded)
-		err = resize_locked(spare, rb_pages_for(bytes));
-	err = err ?: resize_locked(tr, rb_pages_for(bytes));
+		err = resize_locked(spare, cpu, rb_pages_for(bytes));
+	err = err ?: resize_locked(tr, cpu, rb_pages_for(bytes));
 	for (unsigned i = 0; i < nr_cpus; i++)
 		rb_unlock(&tr->cpu[i]);
 	return err;
 }
 
-int tracing_resize(struct trace_array *tr, unsigned long bytes)
+int tracing_resize(struct trace_array *tr, int cpu, unsigned long bytes)
 {
 	int err;
 
 	stop_recording(tr);
-	err = resize(tr, bytes);
+	err = resize(tr, cpu, bytes);
 	tr->expanded |= !err && !tr->cpu[0].live;
 	go_on(tr);
 	return err;
@@ -137,7 +143,7 @@ static void expand(struct trace_array *tr)
 
 	if (tr->expanded)
 		return;
-	while (tracing_resize(tr, size) == -ENOMEM && size > KiB(8))
+	while (tracing_resize(tr, -1, size) == -ENOMEM && size > KiB(8))
 		size /= 2;
 	if (size != TRACE_BUFFER_SIZE)
 		printk("tracing: memory for buffers of %lu KiB only\n", size >> 10);
@@ -192,6 +198,14 @@ int tracing_set_clock(struct trace_array *tr, const char *name)
 	return -EINVAL;
 }
 
+void tracing_options_changed(struct trace_array *tr)
+{
+	tracing_slow(tr, RB_ASK_EVENT,
+		     tr->options & TRACE_ITER_STACKTRACE || trace_pids_used(tr->event_pids));
+	if (tr->tracer->options_changed)
+		tr->tracer->options_changed(tr);
+}
+
 void tracing_set_option(struct trace_array *tr, int option, bool on)
 {
 	u32 bit = 1u << option;
@@ -200,8 +214,7 @@ void tracing_set_option(struct trace_array *tr, int option, bool on)
 	if (option == TRACE_OPTION_OVERWRITE)
 		for (unsigned i = 0; i < nr_cpus; i++)
 			WRITE_ONCE(tr->cpu[i].overwrite, on);
-	if (tr->tracer->options_changed)
-		tr->tracer->options_changed(tr);
+	tracing_options_changed(tr);
 }
 
 /* ---- The long path, for every event type ---- */
@@ -215,7 +228,7 @@ static void *__noinline reserve_entry(struct trace_array *tr, u16 type, size_t s
 
 	w->rb = trace_buffer(tr, w->cpu);
 	slow = READ_ONCE(w->rb->slow);
-	if (slow & (RB_OFF | RB_STOPPED))
+	if (slow & RB_NO_EVENTS)
 		return NULL;
 	if (slow & RB_SWAP)
 		rb_swap_pending(w->rb);
@@ -270,7 +283,8 @@ int trace_array_init(struct trace_array *tr, unsigned long bytes)
 		tr->cpu[i].overwrite = tr->options & TRACE_ITER_OVERWRITE;
 		tr->cpu[i].cpu = i;
 	}
-	return resize(tr, bytes);
+	tracing_options_changed(tr);
+	return resize(tr, -1, bytes);
 }
 
 void trace_array_free(struct trace_array *tr)
@@ -281,6 +295,8 @@ void trace_array_free(struct trace_array *tr)
 		trace_array_free(tr->snapshot);
 		page_free(tr->snapshot, 0);
 	}
+	kfree(tr->function_pids);
+	kfree(tr->event_pids);
 }
 
 static int trace_init(void)

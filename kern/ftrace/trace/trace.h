@@ -39,7 +39,12 @@
 	option(ANNOTATE, "annotate")                                                          \
 	option(CONTEXT_INFO, "context-info")                                                  \
 	option(OVERWRITE, "overwrite")                                                        \
-	option(IRQ_INFO, "irq-info")
+	option(IRQ_INFO, "irq-info")                                                          \
+	option(MARKERS, "markers")                                                            \
+	option(EVENT_FORK, "event-fork")                                                      \
+	option(PAUSE_ON_TRACE, "pause-on-trace")                                              \
+	option(FUNCTION_FORK, "function-fork")                                                \
+	option(STACKTRACE, "stacktrace")
 /*
  * Options of one tracer (function, function_graph); they exist only while it is the current tracer.
  */
@@ -79,7 +84,7 @@ enum {
 	/* The options that are on after boot. */
 	TRACE_ITER_DEFAULT = TRACE_ITER_PRINT_PARENT | TRACE_ITER_ANNOTATE |
 			     TRACE_ITER_CONTEXT_INFO | TRACE_ITER_OVERWRITE | TRACE_ITER_IRQ_INFO |
-			     TRACE_ITER_GRAPH_CPU | TRACE_ITER_GRAPH_OVERHEAD |
+			     TRACE_ITER_MARKERS | TRACE_ITER_GRAPH_CPU | TRACE_ITER_GRAPH_OVERHEAD |
 			     TRACE_ITER_GRAPH_DURATION | TRACE_ITER_GRAPH_IRQS |
 			     TRACE_ITER_SLEEP_TIME | TRACE_ITER_GRAPH_TIME,
 };
@@ -102,6 +107,35 @@ extern const unsigned trace_clock_count;
 struct tracer;
 
 /*
+ * The threads whose events are recorded (events/pids.c): those in the first list, if it is in use,
+ * and not those in the second one. An event is that of the thread that runs, in an interrupt too.
+ * A list changes in place, one bit after the other.
+ */
+#define TRACE_PIDS 4096
+enum { PIDS_ONLY, PIDS_NOT };
+struct trace_array;
+struct trace_pids {
+	struct trace_pids *next;
+	const struct trace_array *tr;
+	u32 fork;     /* the option that adds a listed thread's children: TRACE_ITER_* */
+	bool used[2]; /* PIDS_* */
+	u64 list[2][TRACE_PIDS / 64];
+};
+static inline bool trace_pids_used(const struct trace_pids *p)
+{
+	return p && (READ_ONCE(p->used[PIDS_ONLY]) || READ_ONCE(p->used[PIDS_NOT]));
+}
+static inline bool trace_pids_has(const struct trace_pids *p, int list, unsigned pid)
+{
+	return READ_ONCE(p->list[list][pid / 64]) >> pid % 64 & 1;
+}
+static inline bool trace_pids_ignore(const struct trace_pids *p, unsigned pid)
+{
+	return p && ((READ_ONCE(p->used[PIDS_ONLY]) && !trace_pids_has(p, PIDS_ONLY, pid)) ||
+		     (READ_ONCE(p->used[PIDS_NOT]) && trace_pids_has(p, PIDS_NOT, pid)));
+}
+
+/*
  * One set of buffers with its tracer and options: an instance. The buffers
  * are first: op->private + this_cpu()->ftrace is this CPU's buffer.
  */
@@ -113,8 +147,11 @@ struct trace_array {
 	void *graph;            /* function_graph's own state while it is the tracer */
 	struct ftrace_filter graph_lists; /* set_graph_function and set_graph_notrace */
 	u32 max_graph_depth;           /* 0: no limit */
+	u32 thresh_us;		/* tracing_thresh: function_graph shows longer calls only; 0: all */
+	struct trace_pids *function_pids, *event_pids; /* or NULL: all threads */
 	u32 options;           /* TRACE_ITER_* */
 	unsigned pipe_readers; /* a bit for each CPU whose events an open trace_pipe consumes */
+	u32 pauses;	       /* open files `trace` that stop recording: pause-on-trace */
 	bool expanded;         /* no longer the small buffers of the boot */
 	/* where the next boot finds the clock's number (ring_region.h); or NULL */
 	u32 *kept_clock;
@@ -220,12 +257,14 @@ int tracing_set_tracer(struct trace_array *tr, const char *name);
 void profile_forget_modules(void); /* profile.c: a module is being removed; ftrace_lock held */
 int tracing_set_clock(struct trace_array *tr, const char *name);
 void tracing_set_option(struct trace_array *tr, int option, bool on);
-int tracing_resize(struct trace_array *tr, unsigned long bytes);
+void tracing_options_changed(struct trace_array *tr); /* or the pids */
+int tracing_resize(struct trace_array *tr, int cpu, unsigned long bytes);
 void tracing_reset(struct trace_array *tr, int cpu);
 
 /* Any context. */
 /* set or clear RB_* on every CPU: RB_OFF is tracing_on 0 */
 void tracing_slow(struct trace_array *tr, u64 reasons, bool on);
+void tracing_slow_cpu(struct trace_array *tr, unsigned cpu, u64 reasons, bool on);
 static inline bool tracing_is_on(const struct trace_array *tr)
 {
 	return !(__atomic_load_n(&tr->cpu[0].slow, __ATOMIC_ACQUIRE) & RB_OFF);
@@ -241,6 +280,12 @@ struct trace_array *trace_array_of(const struct file *f);
 /* Open @f as a file `trace` that shows @tr's events, of one CPU or (-1) of all. 0 or -errno. */
 int trace_open_events(struct file *f, struct trace_array *tr, int cpu);
 int trace_release(struct file *f);
+/*
+ * At a panic: print @p->tr's oldest event, of one CPU or (-1) of all, to @s, and consume it. The
+ * buffer of @s is the caller's and has room for any line but of the longest events. False: there is
+ * none. No lock is taken, because no other CPU runs.
+ */
+bool trace_dump_line(struct trace_printer *p, int cpu, struct seq *s);
 
 /* ---- instances.c ---- */
 

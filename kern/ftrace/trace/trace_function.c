@@ -20,7 +20,7 @@ void function_trace_call(unsigned long ip, unsigned long parent_ip, struct ftrac
 	struct function_entry *e;
 
 	if (unlikely(rb->slow)) {
-		if (rb->slow & (RB_OFF | RB_STOPPED))
+		if (rb->slow & RB_NO_EVENTS)
 			return;
 		return function_trace_slow(op, ip, parent_ip, regs);
 	}
@@ -51,10 +51,14 @@ slow:
 	return function_trace_slow(op, ip, parent_ip, NULL);
 }
 
-/* The short path has no func_stack_trace: RB_ASK sends every call to the long path. */
+/*
+ * The short path has no func_stack_trace and no set_ftrace_pid: RB_ASK sends every call to the long
+ * path.
+ */
 static void function_options_changed(struct trace_array *tr)
 {
-	tracing_slow(tr, RB_ASK, tr->options & TRACE_ITER_FUNC_STACK);
+	tracing_slow(tr, RB_ASK,
+		     tr->options & TRACE_ITER_FUNC_STACK || trace_pids_used(tr->function_pids));
 }
 
 static int function_init(struct trace_array *tr)

@@ -92,9 +92,12 @@ void function_trace_slow(struct ftrace_ops *op, unsigned long ip, unsigned long 
 {
 	struct trace_array *tr = op->private;
 	struct trace_write w;
-	struct function_entry *e = trace_begin(tr, TRACE_FN, sizeof(*e), &w);
-	void *last = e;
+	struct function_entry *e;
+	void *last;
 
+	if (trace_pids_ignore(READ_ONCE(tr->function_pids), current->pid))
+		return;
+	last = e = trace_begin(tr, TRACE_FN, sizeof(*e), &w);
 	if (e) {
 		put_address(e->ip, ip);
 		parent_ip = true_parent(parent_ip, regs);

@@ -26,6 +26,8 @@ enum {
 	GRAPH_RETADDR = 8,   /* funcgraph-retaddr */
 	GRAPH_NO_SLEEP = 16, /* no sleep-time */
 	GRAPH_ARGS = 64,     /* funcgraph-args */
+	GRAPH_PIDS = 128,    /* set_ftrace_pid or set_ftrace_notrace_pid */
+	GRAPH_THRESH = 256,  /* tracing_thresh: no entry events, and returns of long calls only */
 	GRAPH_MARKED = 32,   /* an entry may have left a mark or ticks for its return */
 };
 
@@ -178,6 +180,8 @@ static int __noinline checked_entry(struct trace_graph *g, const struct ftrace_g
 	smp_rmb();
 	if (limit && (u32)trace->depth >= limit)
 		return 0;
+	if (checks & GRAPH_PIDS && trace_pids_ignore(tr->function_pids, current->pid))
+		return 0;
 	if (checks & GRAPH_LISTS)
 		selection = select_call(tr, trace, var);
 	if (selection == CALL_OUTSIDE || selection == CALL_HIDDEN)
@@ -190,6 +194,8 @@ static int __noinline checked_entry(struct trace_graph *g, const struct ftrace_g
 		return 0;
 	if (checks & GRAPH_NO_SLEEP)
 		note_ticks(g->user.idx);
+	if (checks & GRAPH_THRESH)
+		return 1;
 	return entry_slow(tr, trace, checks & GRAPH_RETADDR ? return_address(regs) : 0,
 			  checks & GRAPH_ARGS ? regs->arg : NULL) ||
 	       selection == CALL_FIRST;
@@ -203,7 +209,7 @@ static int trace_graph_entry(struct ftrace_graph_ent *trace, struct fgraph_ops *
 	unsigned long flags;
 
 	if (unlikely(rb->slow)) {
-		if (rb->slow & (RB_OFF | RB_STOPPED))
+		if (rb->slow & RB_NO_EVENTS)
 			return 0;
 		return checked_entry(container_of(gops, struct trace_graph, user), trace, regs);
 	}
@@ -221,6 +227,7 @@ static int trace_graph_entry(struct ftrace_graph_ent *trace, struct fgraph_ops *
 
 static void __noinline checked_return(struct trace_graph *g, const struct ftrace_graph_ret *trace)
 {
+	const struct trace_array *tr = g->user.private;
 	struct ftrace_graph_ret mine = *trace;
 
 	if (READ_ONCE(g->checks) & GRAPH_MARKED) {
@@ -228,6 +235,8 @@ static void __noinline checked_return(struct trace_graph *g, const struct ftrace
 			return;
 		mine.calltime = calltime_awake(g->user.idx, trace);
 	}
+	if (mine.rettime - mine.calltime < READ_ONCE(tr->thresh_us) * 1000ul)
+		return;
 	return_slow(g->user.private, &mine);
 }
 
@@ -285,6 +294,10 @@ static void update_checks(struct trace_array *tr)
 		checks |= GRAPH_RETADDR;
 	if (tr->options & TRACE_ITER_GRAPH_ARGS)
 		checks |= GRAPH_ARGS;
+	if (trace_pids_used(tr->function_pids))
+		checks |= GRAPH_PIDS;
+	if (tr->thresh_us)
+		checks |= GRAPH_THRESH;
 	if (!(tr->options & TRACE_ITER_SLEEP_TIME))
 		checks |= GRAPH_NO_SLEEP | GRAPH_MARKED;
 	if (checks)
@@ -377,22 +390,30 @@ TRACEFS_FILTER(set_graph_function, "set_graph_function", TRACEFS_INSTANCE, lists
 TRACEFS_FILTER(set_graph_notrace, "set_graph_notrace", TRACEFS_INSTANCE, lists_of, true,
 	       .strict = true);
 
-static u64 max_depth_get(const struct file *f)
+static u32 *number_of(const struct file *f)
 {
-	return trace_array_of(f)->max_graph_depth;
+	return (u32 *)((char *)trace_array_of(f) + tracefs_value(f)->arg);
 }
 
-static int max_depth_set(struct file *f, u64 depth)
+static u64 number_get(const struct file *f)
+{
+	return *number_of(f);
+}
+
+static int number_set(struct file *f, u64 value)
 {
 	struct trace_array *tr = trace_array_of(f);
 
-	if (depth > UINT32_MAX)
+	if (value > UINT32_MAX)
 		return tracefs_refuse(f, -ERANGE, "too large a number");
-	tr->max_graph_depth = depth;
+	WRITE_ONCE(*number_of(f), value);
 	if (tr->tracer == &graph_tracer)
 		graph_options_changed(tr);
 	return 0;
 }
-TRACEFS_U64(max_graph_depth, "max_graph_depth", TRACEFS_INSTANCE, max_depth_get, max_depth_set);
+TRACEFS_U64(max_graph_depth, "max_graph_depth", TRACEFS_INSTANCE, number_get, number_set,
+	    offsetof(struct trace_array, max_graph_depth));
+TRACEFS_U64(tracing_thresh, "tracing_thresh", TRACEFS_INSTANCE, number_get, number_set,
+	    offsetof(struct trace_array, thresh_us));
 
 TRACE_GRAPH_OPTIONS(TRACEFS_OPTION)

@@ -54,7 +54,7 @@ static void trace_graph_direct_entry(unsigned long ip, unsigned long parent_ip,
 	unsigned long flags;
 
 	if (unlikely(rb->slow)) {
-		if (rb->slow & (RB_OFF | RB_STOPPED))
+		if (rb->slow & RB_NO_EVENTS)
 			return;
 		return ftrace_graph_func(ip, parent_ip, op, regs);
 	}

@@ -1,0 +1,70 @@
+/*
+ * ftrace_dump_on_oops: the events of the buffers in TRACEFS are printed at the end of a panic's
+ * report, those of all CPUs, or (orig_cpu) of the one that panics. A boot argument, and a number in
+ * /proc/sys/kernel/ftrace_dump_on_oops: 0, 1 (all CPUs), or 2.
+ */
+#include "errno.h"
+#include "fdt.h"
+#include "string.h"
+#include "trace_probe.h"
+#include "tracefs.h"
+
+enum { DUMP_NONE, DUMP_ALL, DUMP_ORIG };
+static u64 dump_on_oops;
+
+static void dump(void)
+{
+	static char buffer[KiB(16)];
+	static struct trace_printer printer;
+	struct seq s = {.buf = buffer, .size = sizeof(buffer)};
+	int cpu = dump_on_oops == DUMP_ORIG ? (int)this_cpu()->index : -1;
+	bool any = false;
+
+	if (dump_on_oops == DUMP_NONE)
+		return;
+	tracing_slow(&global_trace, RB_OFF, true);
+	events_by_id_lock = (struct mutex)MUTEX_INIT; /* a stopped CPU's thread may hold it */
+	printer.tr = &global_trace;
+	printk("Dumping ftrace buffer:\n---------------------------------\n");
+	for (; trace_dump_line(&printer, cpu, &s); s.len = 0) {
+		console_write(buffer, s.len);
+		any = true;
+	}
+	printk("%s---------------------------------\n",
+	       any ? "" : "   (ftrace buffer empty)\n");
+}
+PANIC_END(dump);
+
+static u64 dump_get(const struct file *f)
+{
+	return dump_on_oops;
+}
+
+static int dump_set(struct file *f, u64 value)
+{
+	if (value > DUMP_ORIG)
+		return tracefs_refuse(f, -EINVAL, "0, 1 or 2");
+	dump_on_oops = value;
+	return 0;
+}
+static const struct tracefs_value dump_value = {dump_get, dump_set};
+
+static int dump_init(void)
+{
+	return file_make("/proc/sys/kernel/ftrace_dump_on_oops", 0644, &tracefs_value_ops,
+			 (void *)&dump_value) ? 0 : -ENOMEM;
+}
+INITCALL(dump_init);
+
+static int param_dump(const char *value)
+{
+	u64 number = DUMP_ALL;
+
+	if (!strcmp(value, "orig_cpu"))
+		number = DUMP_ORIG;
+	else if (*value && (kstrtou64(value, 10, &number) || number > DUMP_ORIG))
+		return -EINVAL;
+	dump_on_oops = number;
+	return 0;
+}
+PARAM("ftrace_dump_on_oops", param_dump);
