@@ -1,8 +1,10 @@
 """Boot arguments for tracing, on both architectures, on one CPU and on four."""
 import re
 import unittest
+from collections import Counter
 
 from grading.machine.machine import Run
+from grading.stimulus.workload import expect
 from kern.ftrace.tests import finished, on_each_machine
 from qemu.machine import ROOT
 
@@ -49,6 +51,53 @@ class BootArgsOnAMachine:
                          r"r\d+:kprobes/two file_open arg1=\$retval\n$")
         self.assertRegex(trace, r": one: \(file_open\+0x0/0x\w+\) path=0x")
         self.assertRegex(trace, r": two: \(\w+\+0x\w+/0x\w+ <- file_open\) arg1=0\n")
+
+    def panic(self, append: str, *lines: str) -> str:
+        """What is printed between the call trace of a panic and its end."""
+        machine = finished(self.arch, self.cpus, append)
+        with Run(machine, ROOT / f"build/tests/panic-{self.arch}-{self.cpus}.log") as run:
+            run.console.wait_ready(60)
+            for line in lines:
+                run.console.command(line, 60)
+            run.console.begin("panic now")
+            said = run.console.drain(60).replace("\r", "")
+        found = re.search(
+            r"\npanic: now\n(?:.*\n)*?Call trace:\n(?:  .*\n)+((?:.*\n)*)end of panic\n", said)
+        assert found, said
+        return found[1]
+
+    def test_the_buffers_at_a_panic(self) -> None:
+        seed = 0x0123456789ABCDEF
+        rule = "-" * 33 + "\n"
+        dumped = self.panic("ftrace_dump_on_oops ftrace_filter=wl_* ftrace=function",
+                            f"workload {seed:016x}")
+        begin, events, end = dumped.partition(rule)[0], *dumped.split(rule)[1:]
+        self.assertEqual((begin, end), ("Dumping ftrace buffer:\n", ""))
+        calls = Counter(re.findall(r"^ .*: (wl_\w+) <-\w+$", events, re.M))
+        self.assertEqual(calls.total(), len(events.splitlines()))
+        self.assertEqual(calls, Counter(
+            call.function for calls in expect(seed, self.cpus).contexts.values() for call in calls))
+
+    def test_the_buffer_of_the_cpu_that_panics(self) -> None:
+        dumped = self.panic("ftrace_dump_on_oops=orig_cpu ftrace=function_graph",
+                            "echo p:one wl_begin > kprobe_events", "echo 1 > events/kprobes/enable",
+                            "workload 1")
+        cpus = set(re.findall(r"^ (\d)\) ", dumped, re.M))
+        self.assertEqual(len(cpus), 1)
+        self.assertIn("| ", dumped)
+
+    def test_no_events_at_a_panic(self) -> None:
+        file = "/proc/sys/kernel/ftrace_dump_on_oops"
+        self.assertEqual(self.panic("", f"echo 1 > {file}"),
+                         "Dumping ftrace buffer:\n" + "-" * 33 + "\n   (ftrace buffer empty)\n" +
+                         "-" * 33 + "\n")
+        self.assertEqual(self.panic("ftrace=function ftrace_dump_on_oops=2", f"echo 0 > {file}"), "")
+        booted, (number, refused) = self.boot("ftrace_dump_on_oops=all", f"cat {file}",
+                                              f"echo 3 > {file}")
+        self.assertIn("boot argument 'ftrace_dump_on_oops=all' is refused (EINVAL), ignored",
+                      booted.replace("\r", ""))
+        self.assertEqual(number, "0\n")
+        self.assertIn("(EINVAL)", refused)
 
     def test_what_is_refused(self) -> None:
         booted, (tracer, names) = self.boot(

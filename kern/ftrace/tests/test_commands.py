@@ -22,7 +22,8 @@ class CommandsOnAMachine(OneBoot):
 
     def tearDown(self) -> None:
         for line in self.listed():
-            function, command, count = line.split(":")
+            function, rest = line.split(":", 1)
+            command, count = rest.rsplit(":", 1)
             self.quiet(f"echo '!{function}:{command}{':0' if '=' in count else ''}' "
                        ">> set_ftrace_filter")
         self.quiet("echo > set_ftrace_filter", "echo 1 > tracing_on", "echo > trace")
@@ -43,6 +44,63 @@ class CommandsOnAMachine(OneBoot):
         self.assertIn(f"({error})", said, word)
         self.assertIn(f"{file}: no function matches", said)
         self.assertEqual(self.sh(f"cat {file}"), before, word)
+
+    # ---- events
+
+    def enabled(self, event: str, path: str = "") -> str:
+        return self.sh(f"cat {path}events/{event}/enable").strip()
+
+    def test_an_event_is_recorded_from_a_call_on(self) -> None:
+        event = "sched/sched_process_exit"
+        self.quiet("echo 'wl_begin:enable_event:sched:sched_process_exit' > set_ftrace_filter",
+                   "sleep 0.01")
+        self.assertEqual(self.listed(), ["wl_begin:enable_event:sched:sched_process_exit:unlimited"])
+        self.assertEqual(self.enabled(event), "0*")
+        self.work(SEEDS[0])
+        self.assertEqual(self.enabled(event), "1*")
+        self.quiet("sleep 0.01")
+        self.assertNotIn("comm=sleep", self.sh("cat trace").split("comm=workload")[0])
+        self.assertEqual(self.sh("cat trace | grep -c comm=sleep").strip(), "1")
+        self.quiet("echo '!wl_begin:enable_event:sched:sched_process_exit' > set_ftrace_filter")
+        self.assertEqual(self.enabled(event), "0")
+
+    def test_an_event_is_not_recorded_from_a_call_on(self) -> None:
+        event = "sched/sched_process_exit"
+        self.quiet("echo 'wl_end:disable_event:sched:sched_process_exit:1' > set_ftrace_filter",
+                   f"echo 1 > events/{event}/enable")
+        self.work(SEEDS[0])
+        self.assertEqual(self.enabled(event), "0*")
+        self.assertEqual(self.listed(), ["wl_end:disable_event:sched:sched_process_exit:count=0"])
+        self.quiet(f"echo 1 > events/{event}/enable")
+        self.work(SEEDS[0])
+        self.assertEqual(self.enabled(event), "1*", "the count is used up")
+        self.quiet("echo '!wl_end:disable_event:sched:sched_process_exit:0' > set_ftrace_filter")
+        self.assertEqual(self.enabled(event), "1", "it was enabled by a user")
+        self.quiet(f"echo 0 > events/{event}/enable")
+
+    def test_a_call_without_effect_is_not_counted(self) -> None:
+        self.quiet("echo 'wl_leaf_elm:enable_event:sched:sched_waking:2' > set_ftrace_filter")
+        self.assertGreater(self.work(SEEDS[0])["wl_leaf_elm"], 2)
+        self.assertEqual(self.listed(), ["wl_leaf_elm:enable_event:sched:sched_waking:count=1"])
+
+    def test_an_event_of_a_probe_stays_while_a_command_names_it(self) -> None:
+        self.quiet("echo 'p:one wl_begin' > kprobe_events",
+                   "echo 'wl_end:enable_event:kprobes:one' > set_ftrace_filter")
+        self.assertIn("(EBUSY)", self.sh("echo > kprobe_events"))
+        self.quiet("echo '!wl_end:enable_event:kprobes:one' > set_ftrace_filter",
+                   "echo > kprobe_events")
+
+    def test_an_event_of_an_instance(self) -> None:
+        event = "sched/sched_process_exit"
+        self.quiet("mkdir instances/one",
+                   "echo wl_begin:enable_event:sched:sched_process_exit > "
+                   "instances/one/set_ftrace_filter")
+        self.work(SEEDS[0])
+        self.assertEqual(self.enabled(event, "instances/one/"), "1*")
+        self.assertEqual(self.enabled(event), "0")
+        self.quiet("rmdir instances/one")
+        self.assertEqual(self.sh("cat enabled_functions"), "")
+        self.work(SEEDS[0])
 
     # ---- written, listed, removed
 
@@ -97,7 +155,12 @@ class CommandsOnAMachine(OneBoot):
         for word in ("wl_begin:nosuch", "wl_begin:", "wl_begin:traceo", "wl_begin:traceonn",
                      "wl_begin:traceoff:-1", "wl_begin:traceoff:x", "wl_begin:traceoff:3:4",
                      "wl_begin:traceoff:3000000000", "nosuch:traceoff", ":", "::", "!:",
-                     "1:traceoff", "x" * 200 + ":traceoff"):
+                     "1:traceoff", "x" * 200 + ":traceoff", "wl_begin:enable_event",
+                     "wl_begin:enable_event:sched", "wl_begin:enable_event:sched:nosuch",
+                     "wl_begin:enable_event::sched_waking", "wl_begin:disable_event:sched:",
+                     "wl_begin:enable_event:sched:sched_waking:-1",
+                     "nosuch:enable_event:sched:sched_waking",
+                     "!wl_begin:enable_event:sched:sched_waking"):
             self.refused(word)
         for file in ("set_ftrace_notrace", "set_graph_function"):
             self.refused("wl_begin:traceoff", file=file)

@@ -122,7 +122,7 @@ class OnAMachine:
                for name in top if not name.startswith("instances")} - {
                    "README", "available_filter_functions", "available_filter_functions_addrs",
                    "dyn_ftrace_total_info", "enabled_functions", "dynamic_events",
-                   "available_events"
+                   "available_events", "saved_cmdlines", "tracing_thresh"
                }
         own = {n for n in own if not re.match(r"stack_|function_profile|trace_stat|kprobe|uprobe",
                                               n)}
@@ -133,6 +133,7 @@ class OnAMachine:
         """A file has the content of the same file of the top directory after boot; the buffers have
         their full size."""
         different = {"buffer_size_kb": "1410\n", "buffer_total_size_kb": f"{1410 * self.cpus}\n",
+                     "tracing_cpumask": f"{(1 << self.cpus) - 1:x}\n",
                      "set_ftrace_filter": "#### all functions enabled ####\n",
                      "set_ftrace_notrace": "#### no functions disabled ####\n"}
         checked = set(self.fresh)
@@ -146,6 +147,8 @@ class OnAMachine:
                 want = self.options[name.partition("/")[2]]
             elif name.startswith("events/"):
                 want = self.sh(f"cat {name}")
+            elif name.endswith("/buffer_size_kb"):
+                want = different["buffer_size_kb"]
             elif name.endswith("/stats"):
                 want = (GOLDEN / "per_cpu__cpu1__stats.txt").read_text()
             elif name.endswith("/snapshot"):

@@ -413,7 +413,7 @@ static int number_set(struct file *f, u64 value)
 }
 TRACEFS_U64(max_graph_depth, "max_graph_depth", TRACEFS_INSTANCE, number_get, number_set,
 	    offsetof(struct trace_array, max_graph_depth));
-TRACEFS_U64(tracing_thresh, "tracing_thresh", TRACEFS_INSTANCE, number_get, number_set,
+TRACEFS_U64(tracing_thresh, "tracing_thresh", TRACEFS_TOP, number_get, number_set,
 	    offsetof(struct trace_array, thresh_us));
 
 TRACE_GRAPH_OPTIONS(TRACEFS_OPTION)
