@@ -20,9 +20,10 @@
  * already nothing changes.
  *
  * Each command of a trace array, with its event if it names one, is one op if it has
- * counts, and another one if it has none. An op is registered while it has a function. A hit runs on any CPU, in any
- * context, and takes no lock. It finds its count in the op's lists of counts, one for each
- * word that was written. The order of stores, with ftrace_lock held:
+ * counts, and another one if it has none. An op is registered while it has a function. A
+ * hit runs on any CPU, in any context, and takes no lock. It finds its count in the op's
+ * lists of counts, one for each word that was written. The order of stores, with
+ * ftrace_lock held:
  *
  * - Add: (1) fill the list; (2) smp_wmb(), link it before the others, so that a function
  *   that was removed and is added again has the new count; (3) the op's hash and the

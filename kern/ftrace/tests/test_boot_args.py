@@ -91,7 +91,8 @@ class BootArgsOnAMachine:
         self.assertEqual(self.panic("", f"echo 1 > {file}"),
                          "Dumping ftrace buffer:\n" + "-" * 33 + "\n   (ftrace buffer empty)\n" +
                          "-" * 33 + "\n")
-        self.assertEqual(self.panic("ftrace=function ftrace_dump_on_oops=2", f"echo 0 > {file}"), "")
+        dumped = self.panic("ftrace=function ftrace_dump_on_oops=2", f"echo 0 > {file}")
+        self.assertEqual(dumped, "")
         booted, (number, refused) = self.boot("ftrace_dump_on_oops=all", f"cat {file}",
                                               f"echo 3 > {file}")
         self.assertIn("boot argument 'ftrace_dump_on_oops=all' is refused (EINVAL), ignored",

@@ -54,7 +54,8 @@ class CommandsOnAMachine(OneBoot):
         event = "sched/sched_process_exit"
         self.quiet("echo 'wl_begin:enable_event:sched:sched_process_exit' > set_ftrace_filter",
                    "sleep 0.01")
-        self.assertEqual(self.listed(), ["wl_begin:enable_event:sched:sched_process_exit:unlimited"])
+        self.assertEqual(self.listed(),
+                         ["wl_begin:enable_event:sched:sched_process_exit:unlimited"])
         self.assertEqual(self.enabled(event), "0*")
         self.work(SEEDS[0])
         self.assertEqual(self.enabled(event), "1*")
