@@ -31,7 +31,7 @@ static bool is_dir(const struct node *n)
 static struct node *find_child(struct node *dir, const char *name, size_t len)
 {
 	for (struct node *n = dir->child; n; n = n->sibling)
-		if (!strncmp(n->name, name, len) && !n->name[len])
+		if (*n->name == *name && !strncmp(n->name, name, len) && !n->name[len])
 			return n;
 	return NULL;
 }
@@ -101,7 +101,9 @@ static void link_child(struct node *dir, struct node *n)
 {
 	struct node **at = &dir->child;
 
-	while (*at && strcmp((*at)->name, n->name) < 0)
+	/* most names differ in their first characters, so that nothing need be called */
+	while (*at && (*(*at)->name < *n->name ||
+		       (*(*at)->name == *n->name && strcmp((*at)->name, n->name) < 0)))
 		at = &(*at)->sibling;
 	n->sibling = *at;
 	n->parent = dir;

@@ -87,17 +87,17 @@ enum { RB_TYPE_MAX_WORDS = 28, RB_PADDING = 29, RB_TIME_EXTEND = 30, RB_TIME_STA
 /* payload that fits a page of its own, with its length word */
 #define RB_EVENT_MAX (RB_PAGE_DATA - 8)
 
-/* Reasons for a short path to be left. RB_NO_EVENTS: nothing is recorded. */
+/* Reasons for a short path to be left. With one of the first four nothing is recorded. */
 #define RB_OFF 1     /* tracing_on is 0 */
 #define RB_STOPPED 2 /* being changed */
-#define RB_CLOCK 4   /* the clock is not clock_ns() */
-/* the tracer has work that the short path skips: trace_graph.c, func_stack_trace */
-#define RB_ASK 8
-#define RB_SWAP 16 /* it and its spare change places before the next event */
-#define RB_ASK_EVENT 32 /* set_event_pid or the option stacktrace: only trace events look */
-#define RB_MASKED 64	/* tracing_cpumask does not have this CPU */
-#define RB_PAUSED 128	/* pause-on-trace: trace is being read */
+#define RB_MASKED 4  /* tracing_cpumask does not have this CPU */
+#define RB_PAUSED 8  /* pause-on-trace: trace is being read */
 #define RB_NO_EVENTS (RB_OFF | RB_STOPPED | RB_MASKED | RB_PAUSED)
+#define RB_CLOCK 16 /* the clock is not clock_ns() */
+/* the tracer has work that the short path skips: trace_graph.c, func_stack_trace, set_ftrace_pid */
+#define RB_ASK 32
+#define RB_ASK_EVENT 64 /* trace events have: set_event_pid, the option stacktrace */
+#define RB_SWAP 128	/* it and its spare change places before the next event */
 
 /* A slot's word, of which ring_region.c reads these two parts in what an earlier boot left. */
 #define RB_SLOT_EMPTY (1ull << 63)
