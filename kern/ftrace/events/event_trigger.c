@@ -158,7 +158,7 @@ static struct event_trigger **find_like(struct trace_event_file *f, const struct
 
 int event_aim(struct trace_event_file *target, int change)
 {
-	tracing_set_tracer(target->tr, target->tr->tracer->name); /* the buffers get their size */
+	tracing_expand(target->tr);
 	target->aims += change;
 	target->was_enabled = true;
 	if (!target->aims)

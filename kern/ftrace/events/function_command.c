@@ -340,7 +340,7 @@ static int apply_locked(struct trace_array *tr, char *text)
 	if (err)
 		return err;
 	if (!w.out) /* the buffers get their full size, as when a tracer is chosen */
-		tracing_set_tracer(tr, tr->tracer->name);
+		tracing_expand(tr);
 	if (!w.out && w.act == SNAPSHOT)
 		err = tracing_alloc_snapshot(tr);
 	if (err)

@@ -160,7 +160,7 @@ int event_set_enabled(struct trace_event_file *f, bool on)
 		return 0;
 	}
 	if (on) /* the buffers get their full size, as when a tracer is chosen */
-		tracing_set_tracer(f->tr, f->tr->tracer->name);
+		tracing_expand(f->tr);
 	smp_wmb(); /* first its filter */
 	WRITE_ONCE(f->enabled, on);
 	err = probe_event_update(f->event);

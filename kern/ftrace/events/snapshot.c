@@ -50,7 +50,7 @@ int tracing_alloc_snapshot(struct trace_array *tr)
 		return -EBUSY;
 	if (has_snapshot(tr))
 		return 0;
-	tracing_set_tracer(tr, tr->tracer->name); /* the buffers get their size */
+	tracing_expand(tr);
 	if (!tr->snapshot && !make_spare(tr))
 		return -ENOMEM;
 	for (unsigned i = 0; i < nr_cpus && !err; i++)

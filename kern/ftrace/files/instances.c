@@ -19,8 +19,8 @@ struct instance {
 _Static_assert(sizeof(struct instance) <= PAGE_SIZE, "one page");
 
 /*
- * As on Linux: the buffers have their full size at once, and the options begin as those of TRACEFS
- * are now.
+ * The buffers get their full size at their first use, so that many instances fit. As on Linux the
+ * options begin as those of TRACEFS are now.
  */
 static struct instance *instance_new(void)
 {
@@ -32,8 +32,7 @@ static struct instance *instance_new(void)
 	i->ops = (struct ftrace_ops){ftrace_stub, FTRACE_OPS_FL_RECURSION, .slot = -1};
 	i->tr.ops = &i->ops;
 	i->tr.options = global_trace.options;
-	i->tr.expanded = true;
-	if (trace_array_init(&i->tr, TRACE_BUFFER_SIZE)) {
+	if (trace_array_init(&i->tr, 0)) {
 		page_free(i, 0);
 		return NULL;
 	}
@@ -94,8 +93,7 @@ static int instance_mkdir(struct node *dir, const char *name)
 	int err;
 
 	if (!tree) {
-		printk("tracefs: instances/%s: no memory for buffers of %lu KiB for each CPU\n",
-		       name, TRACE_BUFFER_SIZE >> 10);
+		printk("tracefs: instances/%s: no memory\n", name);
 		return -ENOMEM;
 	}
 	err = file_attach(dir, tree);

@@ -37,7 +37,11 @@ static int current_tracer_show(struct seq *s, u64 item)
 
 static int current_tracer_set(struct file *f, const char *name)
 {
-	int err = tracing_set_tracer(trace_array_of(f), name);
+	struct trace_array *tr = trace_array_of(f);
+	int err;
+
+	tracing_expand(tr);
+	err = tracing_set_tracer(tr, name);
 
 	if (err)
 		return tracefs_refuse(

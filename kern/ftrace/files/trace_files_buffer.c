@@ -471,6 +471,11 @@ static ssize_t tracing_mark_write(struct file *f, const char *buf, size_t n, u64
 		return tracefs_refuse(f, -EINVAL, "the option markers is off");
 	if (!n)
 		return 0;
+	if (tr->dir && !READ_ONCE(tr->expanded)) {
+		mutex_lock(&trace_lock);
+		tracing_expand(tr);
+		mutex_unlock(&trace_lock);
+	}
 	n = MIN(n, MARKER_MAX);
 	e = trace_begin(tr, TRACE_PRINT, sizeof(*e) + n + 2, &w);
 	if (e) {

@@ -134,10 +134,7 @@ int tracing_resize(struct trace_array *tr, int cpu, unsigned long bytes)
 	return err;
 }
 
-/*
- * Give the buffers their real size; without enough memory half of it, or half of that, and so on.
- */
-static void expand(struct trace_array *tr)
+void tracing_expand(struct trace_array *tr)
 {
 	unsigned long size = TRACE_BUFFER_SIZE;
 
@@ -164,11 +161,12 @@ int tracing_set_tracer(struct trace_array *tr, const char *name)
 	const struct tracer *t = find_tracer(name), *old = tr->tracer;
 	int err;
 
-	expand(tr);
 	if (!t)
 		return -EINVAL;
 	if (t == old)
 		return 0;
+	if (t != &nop_tracer)
+		tracing_expand(tr);
 	if (old->reset)
 		old->reset(tr);
 	tr->tracer = &nop_tracer;

@@ -253,6 +253,11 @@ void trace_array_free(struct trace_array *tr);
 
 /* Context: thread, trace_lock (tracefs.h) held. cpu -1: all CPUs. */
 #define TRACE_BUFFER_SIZE KiB(1408) /* for each CPU, from the first use of a tracer on */
+/*
+ * Give the buffers their real size, if they have not got it yet; without enough memory half of it,
+ * or half of that, and so on.
+ */
+void tracing_expand(struct trace_array *tr);
 int tracing_set_tracer(struct trace_array *tr, const char *name);
 void profile_forget_modules(void); /* profile.c: a module is being removed; ftrace_lock held */
 int tracing_set_clock(struct trace_array *tr, const char *name);
