@@ -1,6 +1,7 @@
 /*
  * ftrace_dump_on_oops: the events of the buffers in TRACEFS are printed at the end of a panic's
- * report, those of all CPUs, or (orig_cpu) of the one that panics. A boot argument, and a number in
+ * report, those of all CPUs, or (orig_cpu) of the one that panics. With last_boot= the next boot
+ * shows them instead, because printing consumes them. A boot argument, and a number in
  * /proc/sys/kernel/ftrace_dump_on_oops: 0, 1 (all CPUs), or 2.
  */
 #include "errno.h"
@@ -9,8 +10,19 @@
 #include "trace_probe.h"
 #include "tracefs.h"
 
+#define RULE "---------------------------------\n"
+
 enum { DUMP_NONE, DUMP_ALL, DUMP_ORIG };
 static u64 dump_on_oops;
+
+/* Nothing that still runs on this CPU may record, or exchange the buffers for a snapshot. */
+static void stop(void)
+{
+	tracing_slow(&global_trace, RB_OFF | RB_STOPPED, true);
+	for (unsigned i = 0; i < nr_cpus; i++)
+		WRITE_ONCE(global_trace.cpu[i].busy, 1);
+	events_by_id_lock = (struct mutex)MUTEX_INIT; /* a stopped CPU's thread may hold it */
+}
 
 static void dump(void)
 {
@@ -22,16 +34,20 @@ static void dump(void)
 
 	if (dump_on_oops == DUMP_NONE)
 		return;
-	tracing_slow(&global_trace, RB_OFF, true);
-	events_by_id_lock = (struct mutex)MUTEX_INIT; /* a stopped CPU's thread may hold it */
+	if (global_trace.kept_clock) {
+		printk("The ftrace buffer is kept for the next boot: instances/last_boot\n");
+		return;
+	}
+	stop();
 	printer.tr = &global_trace;
-	printk("Dumping ftrace buffer:\n---------------------------------\n");
+	printk("Dumping ftrace buffer:\n");
 	for (; trace_dump_line(&printer, cpu, &s); s.len = 0) {
+		if (!any)
+			printk(RULE);
 		console_write(buffer, s.len);
 		any = true;
 	}
-	printk("%s---------------------------------\n",
-	       any ? "" : "   (ftrace buffer empty)\n");
+	printk(any ? RULE : "   (ftrace buffer empty)\n");
 }
 PANIC_END(dump);
 

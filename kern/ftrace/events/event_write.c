@@ -2,8 +2,7 @@
 #include "event_write.h"
 #include "static_event.h"
 
-/* set_event_pid and set_event_notrace_pid */
-static bool is_ignored(const struct made_event *m, const struct trace_array *tr)
+bool event_is_ignored(const struct made_event *m, const struct trace_array *tr)
 {
 	const struct trace_pids *pids = READ_ONCE(tr->event_pids);
 
@@ -16,7 +15,7 @@ static __noinline void write_slowly(const struct made_event *m, struct trace_arr
 	struct trace_write w;
 	struct trace_entry *ent;
 
-	if (is_ignored(m, tr))
+	if (event_is_ignored(m, tr))
 		return;
 	ent = trace_reserve(tr, m->id, size, &w);
 	if (ent) {

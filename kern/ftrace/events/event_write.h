@@ -36,6 +36,8 @@ static INLINE u32 *event_begin(struct ring_buffer_cpu *rb, const u16 *id,
 }
 
 void event_write(const struct made_event *m, struct trace_array *tr);
+/* Do set_event_pid and set_event_notrace_pid say that it is not recorded? */
+bool event_is_ignored(const struct made_event *m, const struct trace_array *tr);
 /* event_trigger.c: write the stack from the function of the event on */
 void event_write_stack(const struct made_event *m, struct trace_array *tr);
 /* event_trigger.c: let those triggers of @f act that do so before (after) the event is written. */
@@ -63,7 +65,7 @@ static INLINE void event_take(const struct made_event *m, struct trace_event_fil
 		event_pull_triggers(f, m, false);
 	if (enabled && (!filter || event_filter_match(filter, m->bytes)))
 		event_write(m, f->tr);
-	if (unlikely(pulled))
+	if (unlikely(pulled) && !event_is_ignored(m, f->tr))
 		event_pull_triggers(f, m, true);
 }
 

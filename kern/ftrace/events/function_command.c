@@ -32,13 +32,15 @@
  * - Count down: compare and exchange, so that two CPUs do not take the same one.
  * - Remove: (1) the hash and the sites; lists stay as long as the op has a function;
  *   (2) after the last function ftrace_shutdown(), after which no CPU is inside the
- *   callback; (3) free the lists and the op.
+ *   callback; (3) free the lists and the op. So does a module that is removed, with its
+ *   functions.
  */
 #include "asm-ftrace/regs.h"
 #include "errno.h"
 #include "event_write.h"
 #include "filter.h"
 #include "hash.h"
+#include "module.h"
 #include "print.h"
 #include "string.h"
 #include "trace.h"
@@ -167,6 +169,8 @@ static int parse(struct word *w, char *text, const struct trace_array *tr)
 			return -EINVAL;
 		w->target = event_file_of(event, tr);
 	}
+	if (w->target && rest && !*rest)
+		return -EINVAL;
 	w->counted = rest && (w->out || *rest);
 	if (!w->counted || w->out)
 		return 0;
@@ -395,6 +399,47 @@ FILTER_COMMANDS(command_apply, command_show,
 		"disable_event and :SYSTEM:EVENT; and perhaps a count)");
 
 /* ---- Instances ---- */
+
+/* The command ends at the functions of @m. Return: it had no others, and is freed. */
+static bool leave_module(struct function_command *f, const struct module *m)
+{
+	struct ftrace_set *set = ftrace_set_new();
+	bool freed = false, is_in = false;
+
+	if (!set)
+		return false;
+	for_each_ftrace_rec(rec) {
+		bool in = module_has_text(m, ftrace_ip(rec));
+
+		ftrace_set_put(set, rec, is_at(f, rec) && !in);
+		is_in |= in && is_at(f, rec);
+	}
+	freed = is_in && !set->count;
+	if (is_in)
+		set_functions(f, set);
+	ftrace_set_free(set);
+	return freed;
+}
+
+static void commands_module(const struct module *m, bool coming)
+{
+	if (coming)
+		return;
+	events_lock_all();
+	for (struct function_command *f = commands, *next; f; f = next) {
+		struct trace_event_file *target = f->target;
+		bool freed;
+
+		next = f->next;
+		mutex_lock(&ftrace_lock);
+		freed = leave_module(f, m);
+		mutex_unlock(&ftrace_lock);
+		if (freed && target)
+			event_aim(target, -1);
+	}
+	events_unlock_all();
+}
+MODULE_HOOK(commands_module);
 
 void function_commands_gone(struct trace_array *tr)
 {

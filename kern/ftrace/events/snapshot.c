@@ -112,12 +112,13 @@ static bool is_empty(struct trace_array *spare, int cpu)
 
 static int snapshot_open(struct file *f)
 {
-	struct trace_array *tr = trace_array_of(f), *spare = tr->snapshot;
+	struct trace_array *tr = trace_array_of(f), *spare;
 	int cpu = cpu_of_file(f), err;
 
 	if ((f->flags & O_ACCMODE) == O_WRONLY)
 		return 0;
 	mutex_lock(&trace_lock);
+	spare = tr->snapshot;
 	if (!has_snapshot(tr) || is_empty(spare, cpu)) {
 		err = seq_open(f, help_show, NULL);
 	} else {

@@ -33,7 +33,7 @@ static void put(struct trace_pids *p, int list, unsigned pid, bool on)
 
 /* ---- A thread is created, or ends ---- */
 
-/* @prev creates @next, or (NULL) ends. */
+/* @prev creates @next, or (NULL) has ended: its last switch is recorded already. */
 static void follow(struct trace_pids *p, const struct thread *prev, const struct thread *next)
 {
 	for (int list = PIDS_ONLY; list <= PIDS_NOT; list++)
@@ -45,12 +45,14 @@ static void pids_hook(enum thread_event event, struct thread *prev, struct threa
 {
 	unsigned long flags;
 
-	if (!READ_ONCE(all) || (event != THREAD_BORN && event != THREAD_DIES))
+	bool ends = event == THREAD_SWITCH && prev->state == THREAD_DEAD;
+
+	if (!READ_ONCE(all) || (event != THREAD_BORN && !ends))
 		return;
 	flags = spin_lock_irqsave(&pids_lock);
 	for (struct trace_pids *p = all; p; p = p->next)
 		if (p->tr->options & p->fork)
-			follow(p, prev, next);
+			follow(p, prev, ends ? NULL : next);
 	spin_unlock_irqrestore(&pids_lock, flags);
 }
 THREAD_HOOK(pids_hook);
@@ -100,6 +102,7 @@ static int make(const struct file *f)
 	p->next = all;
 	WRITE_ONCE(all, p);
 	spin_unlock_irqrestore(&pids_lock, flags);
+	smp_wmb(); /* its fields before the pointer */
 	WRITE_ONCE(*pids_of(f), p);
 	return 0;
 }
@@ -138,7 +141,7 @@ static int pids_open(struct file *f)
 
 static bool is_blank(char c)
 {
-	return c == ' ' || c == '\t' || c == '\n';
+	return c == ' ' || c == '\t' || c == '\n' || c == '\r' || !c;
 }
 
 /* Read the word at the start of @text into @pids. Return: its length, or -errno. */

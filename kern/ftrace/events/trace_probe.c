@@ -5,6 +5,7 @@
 #include "trace_probe.h"
 
 #include "errno.h"
+#include "ftrace_internal.h"
 #include "ksyms.h"
 #include "module.h"
 #include "print.h"
@@ -423,9 +424,11 @@ static int remove_probe(struct trace_probe *p)
 	while (*sibling != p)
 		sibling = &(*sibling)->sibling;
 	mutex_lock(&events_by_id_lock);
+	mutex_lock(&ftrace_lock); /* set_ftrace_filter may be listing a command with this event */
 	*sibling = p->sibling;
 	if (e->first)
 		e->def = e->first->def;
+	mutex_unlock(&ftrace_lock);
 	mutex_unlock(&events_by_id_lock);
 	if (!e->first)
 		probe_event_free(e);

@@ -20,7 +20,7 @@ _Static_assert(sizeof(struct instance) <= PAGE_SIZE, "one page");
 
 /*
  * The buffers get their full size at their first use, so that many instances fit. As on Linux the
- * options begin as those of TRACEFS are now.
+ * options begin as those of TRACEFS are now, but for two.
  */
 static struct instance *instance_new(void)
 {
@@ -31,7 +31,8 @@ static struct instance *instance_new(void)
 	memset(i, 0, sizeof(*i));
 	i->ops = (struct ftrace_ops){ftrace_stub, FTRACE_OPS_FL_RECURSION, .slot = -1};
 	i->tr.ops = &i->ops;
-	i->tr.options = global_trace.options;
+	i->tr.options = global_trace.options &
+			~(TRACE_ITER_EVENT_FORK | TRACE_ITER_FUNCTION_FORK);
 	if (trace_array_init(&i->tr, 0)) {
 		page_free(i, 0);
 		return NULL;

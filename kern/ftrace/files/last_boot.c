@@ -79,9 +79,17 @@ static int make_and_show(const struct rb_region *r)
 
 static void use_region(struct rb_region *r, u64 build_id)
 {
+	struct trace_array *spare = global_trace.snapshot;
+
+	if (spare) /* a boot argument has made it: no snapshot is taken from now on */
+		WRITE_ONCE(spare->expanded, false);
 	tracing_slow(&global_trace, RB_STOPPED, true);
 	synchronize_sched();
-	trace_array_free(&global_trace);
+	tracing_slow(&global_trace, RB_SWAP, false);
+	if (spare)
+		tracing_resize(spare, -1, 0);
+	for (unsigned i = 0; i < nr_cpus; i++)
+		rb_free(&global_trace.cpu[i]);
 	rb_region_make(r, last_boot_size, nr_cpus, build_id, global_trace.cpu);
 	global_trace.expanded = true;
 	global_trace.kept_clock = &r->clock;

@@ -129,7 +129,10 @@ static int buffer_size_show(struct seq *s, u64 item)
 			seq_printf(s, "X\n");
 			return 1;
 		}
-	return print_kb(s, kb_of(tr, MAX(cpu, 0)), 1);
+	if (cpu < 0)
+		return print_kb(s, kb_of(tr, 0), 1);
+	seq_printf(s, "%lu\n", kb_of(tr, cpu));
+	return 1;
 }
 
 static int buffer_size_set(struct file *f, u64 kb)

@@ -492,7 +492,7 @@ static ssize_t tracing_mark_write(struct file *f, const char *buf, size_t n, u64
 			      tr->options & TRACE_ITER_LAST_BOOT
 				      ? "the events are those of the boot before; `echo > trace` "
 					"empties the buffers"
-				      : "tracing_on is 0, or the buffer is full");
+				      : "recording is off or paused, or the buffer is full");
 }
 static const struct file_ops marker_ops = {NULL, NULL, tracing_mark_write, NULL};
 

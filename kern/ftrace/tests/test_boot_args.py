@@ -89,8 +89,7 @@ class BootArgsOnAMachine:
     def test_no_events_at_a_panic(self) -> None:
         file = "/proc/sys/kernel/ftrace_dump_on_oops"
         self.assertEqual(self.panic("", f"echo 1 > {file}"),
-                         "Dumping ftrace buffer:\n" + "-" * 33 + "\n   (ftrace buffer empty)\n" +
-                         "-" * 33 + "\n")
+                         "Dumping ftrace buffer:\n   (ftrace buffer empty)\n")
         dumped = self.panic("ftrace=function ftrace_dump_on_oops=2", f"echo 0 > {file}")
         self.assertEqual(dumped, "")
         booted, (number, refused) = self.boot("ftrace_dump_on_oops=all", f"cat {file}",
@@ -99,6 +98,31 @@ class BootArgsOnAMachine:
                       booted.replace("\r", ""))
         self.assertEqual(number, "0\n")
         self.assertIn("(EINVAL)", refused)
+
+    def test_nothing_is_recorded_while_the_buffers_are_printed(self) -> None:
+        """Not by a command that starts recording, nor by one that exchanges the buffers."""
+        dumped = self.panic("ftrace_dump_on_oops", "echo before > trace_marker",
+                            "echo 1 > snapshot", "echo last > trace_marker",
+                            "echo 'console_write:traceon seq_printf:snapshot' > set_ftrace_filter",
+                            "echo console_write seq_printf > set_ftrace_filter",
+                            "echo function > instances/../current_tracer; echo now > trace_marker")
+        self.assertNotIn("before", dumped)
+        self.assertNotIn("LOST", dumped)
+        self.assertEqual(dumped.count("console_write <-dump"), 0)
+        self.assertEqual(dumped.count("tracing_mark_write: now"), 1)
+
+    def test_events_that_the_next_boot_shows_are_not_printed(self) -> None:
+        self.assertEqual(self.panic("ftrace_dump_on_oops last_boot=4M ftrace=function"),
+                         "The ftrace buffer is kept for the next boot: instances/last_boot\n")
+
+    def test_a_snapshot_ends_with_last_boot(self) -> None:
+        """The buffers are those that the next boot finds, though a command has made spare ones."""
+        _, (trace, said, refused) = self.boot(
+            "ftrace_filter=__schedule,__schedule:snapshot ftrace=function last_boot=4M",
+            "cat trace", "cat snapshot", "echo 1 > snapshot")
+        self.assertIn(": __schedule <-", trace)
+        self.assertIn("Snapshot is freed", said)
+        self.assertIn("(EBUSY)", refused)
 
     def test_what_is_refused(self) -> None:
         booted, (tracer, names) = self.boot(

@@ -91,6 +91,15 @@ class CommandsOnAMachine(OneBoot):
         self.quiet("echo '!wl_end:enable_event:kprobes:one' > set_ftrace_filter",
                    "echo > kprobe_events")
 
+    def test_end_with_their_module(self) -> None:
+        self.quiet("insmod maple", "echo 'p:one wl_begin' > kprobe_events",
+                   "echo maple_root:enable_event:kprobes:one > set_ftrace_filter",
+                   "echo 'maple_*:stacktrace:3 wl_end:stacktrace:3' > set_ftrace_filter",
+                   "rmmod maple")
+        self.assertEqual(self.listed(), ["wl_end:stacktrace:count=3"])
+        self.assertEqual(self.enabled("kprobes/one"), "0")
+        self.quiet("echo > kprobe_events")
+
     def test_an_event_of_an_instance(self) -> None:
         event = "sched/sched_process_exit"
         self.quiet("mkdir instances/one",
@@ -160,6 +169,7 @@ class CommandsOnAMachine(OneBoot):
                      "wl_begin:enable_event:sched", "wl_begin:enable_event:sched:nosuch",
                      "wl_begin:enable_event::sched_waking", "wl_begin:disable_event:sched:",
                      "wl_begin:enable_event:sched:sched_waking:-1",
+                     "wl_begin:enable_event:sched:sched_waking:",
                      "nosuch:enable_event:sched:sched_waking",
                      "!wl_begin:enable_event:sched:sched_waking"):
             self.refused(word)

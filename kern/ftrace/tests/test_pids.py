@@ -138,9 +138,23 @@ class PidsOnAMachine(OneBoot):
 
     def test_events_follow_a_fork(self) -> None:
         self.quiet("echo 1 > options/event-fork", f"echo {SHELL} > set_event_pid",
-                   "echo 1 > events/sched/sched_process_exit/enable", "sleep 0.01")
-        self.assertEqual([text.split()[1] for _, text in self.events()], ["comm=sleep"])
+                   "echo 1 > events/sched/sched_process_exit/enable",
+                   "echo 'prev_state == 0x20' > events/sched/sched_switch/filter",
+                   "echo 1 > events/sched/sched_switch/enable", "sleep 0.01")
+        texts = [text for _, text in self.events()]
+        self.quiet("echo 0 > events/sched/sched_switch/filter")
+        self.assertEqual([text.split()[:2] for text in texts],
+                         [["sched_process_exit:", "comm=sleep"],
+                          ["sched_switch:", "prev_comm=sleep"]], "its last switch, too")
         self.assert_only_the_shell("set_event_pid")
+
+    def test_a_trigger_after_an_event_that_is_not_recorded_does_not_act(self) -> None:
+        event = "events/sched/sched_process_fork"
+        for pid, expected in ((4000, []), (SHELL, ["sched_process_fork:", "<stack"])):
+            self.quiet(f"echo stacktrace > {event}/trigger", f"echo {pid} > set_event_pid",
+                       f"echo 1 > {event}/enable", "sleep 0.01", f"echo 0 > {event}/enable",
+                       f"echo '!stacktrace' > {event}/trigger")
+            self.assertEqual([text.split()[0] for _, text in self.events()], expected)
 
     def test_functions_and_events_have_lists_of_their_own(self) -> None:
         self.quiet("echo 1 > options/function-fork", f"echo {SHELL} > set_event_notrace_pid",
@@ -172,10 +186,13 @@ class PidsOnAMachine(OneBoot):
                 self.assertEqual(self.sh(f"cat {file}"), "5\n")
 
     def test_an_instance_has_lists_of_its_own(self) -> None:
-        self.quiet("mkdir instances/one", "echo 1 > instances/one/options/function-fork",
+        self.quiet("echo 1 > options/function-fork", "echo 1 > options/event-fork",
+                   "mkdir instances/one")
+        for option in ("function-fork", "event-fork"):
+            self.assertEqual(self.sh(f"cat instances/one/options/{option}"), "0\n")
+        self.quiet("echo 1 > instances/one/options/function-fork",
                    f"echo {SHELL} > instances/one/set_ftrace_pid",
                    f"echo {SHELL} > set_ftrace_notrace_pid",
-                   "echo 1 > options/function-fork",
                    "echo 'wl_*' > instances/one/set_ftrace_filter",
                    "echo function > instances/one/current_tracer")
         self.assertEqual(self.run_functions(), 0)

@@ -67,6 +67,20 @@ class SettingsOnAMachine(OneBoot):
         self.refused("echo x > per_cpu/cpu0/buffer_size_kb", "EINVAL", "not a number")
         self.assertEqual(self.sizes(), sizes)
 
+    def used(self) -> int:
+        found = re.search(r"(\d+) used", self.sh("free"))
+        assert found
+        return int(found[1])
+
+    def test_a_size_for_which_the_snapshot_has_no_memory(self) -> None:
+        self.quiet("echo 1 > snapshot")
+        sizes, used = self.sizes(), self.used()
+        self.refused(f"echo {70 * 1024 // self.cpus} > buffer_size_kb", "ENOMEM", "no memory")
+        self.assertEqual(self.sizes(), sizes)
+        self.assertLess(self.used(), used + 100, "KiB")
+        self.quiet("echo 1 > snapshot")
+        self.assertEqual(self.sizes(), sizes)
+
     # ---- tracing_thresh
 
     def test_only_calls_that_took_as_long_are_shown(self) -> None:

@@ -88,36 +88,45 @@ void tracing_reset(struct trace_array *tr, int cpu)
 	go_on(tr);
 }
 
-/* Resize the buffer of @cpu, or (-1) those of all CPUs or none. The buffers are locked. */
+/*
+ * Resize the buffer of @cpu, or (-1) those of all CPUs, with their spare ones, or none. They are
+ * locked.
+ */
 static int resize_locked(struct trace_array *tr, int cpu, unsigned long pages)
 {
-	unsigned first = cpu < 0 ? 0 : cpu, end = cpu < 0 ? nr_cpus : first + 1;
-	struct rb_resize resize[NR_CPUS];
+	struct trace_array *spare = tr->snapshot && tr->snapshot->expanded ? tr->snapshot : NULL;
+	struct ring_buffer_cpu *buffers[2 * NR_CPUS];
+	struct rb_resize resize[2 * NR_CPUS];
+	unsigned count = 0, done;
 
-	for (unsigned i = first; i < end; i++) {
-		int err = rb_resize_prepare(&tr->cpu[i], pages, &resize[i]);
+	for (unsigned i = 0; i < nr_cpus; i++) {
+		if (cpu >= 0 && i != (unsigned)cpu)
+			continue;
+		buffers[count++] = &tr->cpu[i];
+		if (spare)
+			buffers[count++] = &spare->cpu[i];
+	}
+	for (done = 0; done < count; done++) {
+		int err = rb_resize_prepare(buffers[done], pages, &resize[done]);
 
 		if (!err)
 			continue;
-		while (i-- > first)
-			rb_resize_cancel(&resize[i]);
+		while (done-- > 0)
+			rb_resize_cancel(&resize[done]);
 		return err;
 	}
-	for (unsigned i = first; i < end; i++)
-		rb_resize_apply(&tr->cpu[i], &resize[i]);
+	for (done = 0; done < count; done++)
+		rb_resize_apply(buffers[done], &resize[done]);
 	return 0;
 }
 
 static int resize(struct trace_array *tr, int cpu, unsigned long bytes)
 {
-	struct trace_array *spare = tr->snapshot;
-	int err = 0;
+	int err;
 
 	for (unsigned i = 0; i < nr_cpus; i++)
 		rb_lock(&tr->cpu[i]); /* and its spare */
-	if (spare && spare->expanded)
-		err = resize_locked(spare, cpu, rb_pages_for(bytes));
-	err = err ?: resize_locked(tr, cpu, rb_pages_for(bytes));
+	err = resize_locked(tr, cpu, rb_pages_for(bytes));
 	for (unsigned i = 0; i < nr_cpus; i++)
 		rb_unlock(&tr->cpu[i]);
 	return err;

@@ -107,9 +107,9 @@ extern const unsigned trace_clock_count;
 struct tracer;
 
 /*
- * The threads whose events are recorded (events/pids.c): those in the first list, if it is in use,
- * and not those in the second one. An event is that of the thread that runs, in an interrupt too.
- * A list changes in place, one bit after the other.
+ * The threads whose events are recorded (events/trace_pids.c): those in the first list, if it is in
+ * use, and not those in the second one. An event is that of the thread that runs, in an interrupt
+ * too. A list changes in place, one bit after the other.
  */
 #define TRACE_PIDS 4096
 enum { PIDS_ONLY, PIDS_NOT };

@@ -63,10 +63,15 @@ static void function_options_changed(struct trace_array *tr)
 
 static int function_init(struct trace_array *tr)
 {
+	int err;
+
 	function_options_changed(tr);
 	tr->ops->func = function_trace_call;
 	tr->ops->private = tr;
-	return register_ftrace_function(tr->ops);
+	err = register_ftrace_function(tr->ops);
+	if (err)
+		tracing_slow(tr, RB_ASK, false);
+	return err;
 }
 
 static void function_reset(struct trace_array *tr)
