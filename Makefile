@@ -95,7 +95,8 @@ chosen := $(if $(LAB),--lab $(LAB)) $(if $(ARCH),--arch $(ARCH))
 include boot/card.mk .ci/lint.mk
 -include labs/instructor.mk
 
-.PHONY: setup doctor run gdb grade submit test test-long test-busy soak soak-grade bench sizes docs
+.PHONY: setup doctor run gdb grade submit test test-long test-linux test-busy soak soak-grade bench
+.PHONY: sizes docs
 setup: $(setup) ## install the Debian packages that the project names (or say how), and QEMU 10
 	@$(PYTHON) qemu/download.py
 	@echo "Everything is installed."
@@ -143,9 +144,14 @@ test: $(setup) ## host, harness, and the kernel under QEMU
 	$(run_all)
 test-long: $(setup) ## what make test leaves out: what the pages and handouts show is typed; each
 ## card on its boards' models; kernels with islands; each step of the ring buffer and of a module's
-## load; stack walks from each instruction of the tracer; an instructor's loop; bad serial lines; a
-## minute of each fuzzer
+## load; stack walks from each instruction of the tracer; Linux's selftests of ftrace; an
+## instructor's loop; bad serial lines; a minute of each fuzzer
 	$(run_all) --long
+# Without root nothing is installed, and the tests say that they are skipped.
+test-linux: $(setup) ## [ARCH=..]: Linux's own selftests of ftrace against our tracefs files, as
+## root; the first time they are downloaded (150 MB)
+	@[ "$$(id -u)" != 0 ] || .ci/install $(call needed_by,test-linux)
+	@$(PYTHON) -m kern.ftrace.tests.linux.run $(ARCH:%=--arch %)
 test-busy: $(setup) ## [COUNT=5]: make test COUNT times in a row, beside eight busy processes
 	$(run_all) --busy 8 --jobs 32 --times $(or $(COUNT),5)
 
@@ -178,6 +184,7 @@ help: ## this list of commands and variables
 	@sed -nE 's/^([a-z-]+):.*## (.*)/  make \1\t\2/p; s/^## /\t/p' $(MAKEFILE_LIST) | \
 	expand -t 20
 	@echo; sed -nE 's/^#   ( {4}|[A-Z])/  \1/p' $(MAKEFILE_LIST)
-fetched := build/qemu-10 build/boards
-clean: ## remove what was built; what was fetched stays in build/: QEMU, and the boards' trees
+fetched := build/qemu-10 build/boards build/linux-selftests
+clean: ## remove what was built; what was fetched stays in build/: QEMU, the boards' trees, and
+## Linux's selftests
 	rm -rf $(filter-out build/. build/.. $(fetched),$(wildcard build/* build/.*))

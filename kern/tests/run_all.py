@@ -36,10 +36,11 @@ HOST = ("host tests", [*MAKE, "host-tests"])
 FUZZED, FUZZED_LONG = 10, 60  # seconds for each fuzzer
 AT_LENGTH = "the kernel under QEMU, at length"
 FUZZING_LONG = "fuzzing, a minute each"
+LINUX = {arch: f"Linux's selftests, {arch}" for arch in ARCHES}
 LONG = ("kern/ftrace/tests/test_module_steps", "kern/ftrace/tests/test_ring_steps",
         "kern/tests/test_boards", "kern/tests/test_card", "kern/ftrace/tests/test_islands",
         "docs/book/tests/test_transcripts", "grading/tests/test_loop", "grading/tests/test_line",
-        "grading/tests/test_pages", AT_LENGTH, FUZZING_LONG)
+        "grading/tests/test_pages", AT_LENGTH, FUZZING_LONG, *LINUX.values())
 
 # What a suite's own last words look like: (pattern, what the groups are).
 COUNTS = [
@@ -144,9 +145,11 @@ def rows(which: str, jobs: int) -> list[list[Suite]]:
     alone = [units.pop(name) for name in LONG if name in units]
     fuzzing = [(name, [*MAKE, "fuzz", f"FUZZ_SECONDS={seconds}"])
                for name, seconds in (("fuzzing", FUZZED), (FUZZING_LONG, FUZZED_LONG))]
+    linux = [(name, [*MAKE, "test-linux", f"ARCH={arch}"]) for arch, name in LINUX.items()]
     every = [
-        wrong, kernel, in_build, *reversed(grades), *alone, [HOST], [("lint", [*MAKE, "lint"])],
-        fuzzing if which != "ci" else fuzzing[:1], [("the book", [*MAKE, "docs"])], *units.values()
+        wrong, linux, kernel, in_build, *reversed(grades), *alone, [HOST],
+        [("lint", [*MAKE, "lint"])], fuzzing if which != "ci" else fuzzing[:1],
+        [("the book", [*MAKE, "docs"])], *units.values()
     ]
     kinds = {"test": (False,), "long": (True,)}.get(which, (False, True))
     return [

@@ -10,6 +10,7 @@
     test_*.py   a unittest that boots a kernel and uses its files, or runs a program of tools/
     golden/     the content of files of tracefs after boot, for test_tracefs.py and
                 test_instances.py
+    linux/      Linux's own selftests of ftrace: `make test-linux`
     host/       for host tests: an arch.h, and for each architecture the link asm-ftrace
 
 checked_qsort.c is a part of recordmcount in each build. mksites.py and far-program.c make
