@@ -1,5 +1,4 @@
-"""The suite in a namespace of mounts and pids, of which this is the first process. run.py starts it.
-"""
+"""The suite, in a namespace of mounts and pids whose first process this is. run.py starts it."""
 import argparse
 import os
 import re
