@@ -186,13 +186,15 @@ static ssize_t pids_write(struct file *f, const char *buf, size_t n, u64 *pos)
 }
 
 static const struct file_ops pids_ops = {pids_open, seq_read, pids_write, seq_release};
-#define PIDS_FILE(name, ...)                                                                  \
-	static const struct which name##_list = {__VA_ARGS__};                                \
-	TRACEFS_INSTANCE_FILE(name, #name, 0644, &pids_ops, (void *)&name##_list)
-PIDS_FILE(set_ftrace_pid, false, PIDS_ONLY, "no pid\n");
-PIDS_FILE(set_ftrace_notrace_pid, false, PIDS_NOT, "no pid\n");
-PIDS_FILE(set_event_pid, true, PIDS_ONLY, "");
-PIDS_FILE(set_event_notrace_pid, true, PIDS_NOT, "");
+static const struct which only = {false, PIDS_ONLY, "no pid\n"};
+static const struct which not = {false, PIDS_NOT, "no pid\n"};
+static const struct which only_events = {true, PIDS_ONLY, ""};
+static const struct which not_events = {true, PIDS_NOT, ""};
+TRACEFS_INSTANCE_FILE(ftrace_pid, "set_ftrace_pid", 0644, &pids_ops, (void *)&only);
+TRACEFS_INSTANCE_FILE(ftrace_notrace_pid, "set_ftrace_notrace_pid", 0644, &pids_ops, (void *)&not);
+TRACEFS_INSTANCE_FILE(event_pid, "set_event_pid", 0644, &pids_ops, (void *)&only_events);
+TRACEFS_INSTANCE_FILE(event_notrace_pid, "set_event_notrace_pid", 0644, &pids_ops,
+		      (void *)&not_events);
 
 /* ---- Instances ---- */
 
