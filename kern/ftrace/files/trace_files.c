@@ -197,3 +197,16 @@ static int cpumask_set(struct file *f, const char *text)
 }
 TRACEFS_CONTROL(tracing_cpumask, "tracing_cpumask", TRACEFS_INSTANCE, cpumask_show, word,
 		cpumask_set);
+
+/* ---- saved_cmdlines ---- */
+
+static int saved_cmdlines_show(struct seq *s, u64 pid)
+{
+	char comm[16];
+
+	trace_find_comm(0, pid, comm);
+	if (pid && strcmp(comm, "<...>"))
+		seq_printf(s, "%lu %s\n", pid, comm);
+	return pid == TRACE_PIDS - 1;
+}
+TRACEFS_TEXT(saved_cmdlines, "saved_cmdlines", TRACEFS_TOP, saved_cmdlines_show);

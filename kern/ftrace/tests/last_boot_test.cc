@@ -78,7 +78,7 @@ void trace_array_free(trace_array *tr)
 	for (unsigned i = 0; i < nr_cpus; i++)
 		rb_free(&tr->cpu[i]);
 }
-int tracing_resize(trace_array *tr, unsigned long bytes)
+int tracing_resize(trace_array *tr, int cpu, unsigned long bytes)
 {
 	if (no_memory)
 		return -ENOMEM;

@@ -41,14 +41,6 @@ void trace_find_comm(u32 options, int pid, char comm[16])
 		strlcpy(comm, "<...>", 16);
 }
 
-static int saved_cmdlines_show(struct seq *s, u64 pid)
-{
-	if (saved_comms[pid][0])
-		seq_printf(s, "%lu %s\n", pid, saved_comms[pid]);
-	return pid == PIDS - 1;
-}
-TRACEFS_TEXT(saved_cmdlines, "saved_cmdlines", TRACEFS_TOP, saved_cmdlines_show);
-
 /* ---- The header ---- */
 
 static void print_counts(struct seq *s, struct trace_array *tr)
