@@ -43,9 +43,8 @@ static void follow(struct trace_pids *p, const struct thread *prev, const struct
 
 static void pids_hook(enum thread_event event, struct thread *prev, struct thread *next)
 {
-	unsigned long flags;
-
 	bool ends = event == THREAD_SWITCH && prev->state == THREAD_DEAD;
+	unsigned long flags;
 
 	if (!READ_ONCE(all) || (event != THREAD_BORN && !ends))
 		return;
@@ -57,12 +56,13 @@ static void pids_hook(enum thread_event event, struct thread *prev, struct threa
 }
 THREAD_HOOK(pids_hook);
 
-/* ---- The files. Their data: */
+/* ---- The files ---- */
 
+/* A file's data: which list it is. */
 struct which {
 	bool events;
 	int list;
-	const char *none; /* what is shown of a list that is not in use */
+	const char *none; /* the text of a list that is not in use */
 };
 
 static struct trace_pids **pids_of(const struct file *f)
