@@ -421,9 +421,10 @@ static bool leave_module(struct function_command *f, const struct module *m)
 	return freed;
 }
 
+/* Without commands no lock is taken: who uses the tracer does not wait for a module's removal. */
 static void commands_module(const struct module *m, bool coming)
 {
-	if (coming)
+	if (coming || !READ_ONCE(commands))
 		return;
 	events_lock_all();
 	for (struct function_command *f = commands, *next; f; f = next) {
