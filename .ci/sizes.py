@@ -55,9 +55,8 @@ MODULES = ("kern/ftrace/modules/", "kern/ftrace/filters/mod_filter", "kern/modul
 # that a function switches (80 in events/), the buffers in a panic's report (20, 65), and in files/
 # and trace/ the CPUs that are recorded, one CPU's buffer size, tracing_thresh, pause-on-trace,
 # markers and saved_cmdlines (110), instances whose buffers come at their first use (20). The
-# shell's was 1,500,
-# until it got pipes and lists: pipe.c and pipe.h have 102 lines, `<`, `&&`, `||`, $? and $! about
-# 110, and `ps`, 75 lines, has become a program.
+# shell's was 1,500, until it got pipes and lists: pipe.c and pipe.h have 102 lines, `<`, `&&`,
+# `||`, $? and $! about 110, and `ps`, 75 lines, has become a program.
 PARTS: list[tuple[str, int | None, Callable[[str], bool]]] = [
     (f"what students write in labs 1 to {TRACER_LABS[-1]}", 2000,
      lambda f: f in handed_in(TRACER_LABS)),

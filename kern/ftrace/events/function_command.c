@@ -421,7 +421,10 @@ static bool leave_module(struct function_command *f, const struct module *m)
 	return freed;
 }
 
-/* Without commands no lock is taken: who uses the tracer does not wait for a module's removal. */
+/*
+ * Without commands no lock is taken, so that no other thread waits. A command that another thread
+ * adds at a function of @m after this stays set, without a function.
+ */
 static void commands_module(const struct module *m, bool coming)
 {
 	if (coming || !READ_ONCE(commands))

@@ -4,7 +4,7 @@ from collections import Counter
 from grading.machine.machine import Run
 from grading.stimulus.workload import expect
 from kern.ftrace.tests import finished
-from qemu.machine import ROOT
+from qemu.machine import ROOT, Machine
 
 
 class OneBoot:
@@ -16,8 +16,12 @@ class OneBoot:
     machine: Run
 
     @classmethod
+    def config(cls) -> Machine:
+        return finished(cls.arch, cls.cpus)
+
+    @classmethod
     def setUpClass(cls) -> None:
-        cls.machine = Run(finished(cls.arch, cls.cpus),
+        cls.machine = Run(cls.config(),
                           ROOT / f"build/tests/{cls.name}-{cls.arch}-{cls.cpus}.log")
         cls.machine.__enter__()
         cls.machine.console.wait_ready(60)

@@ -105,7 +105,7 @@ class BootArgsOnAMachine:
                             "echo 1 > snapshot", "echo last > trace_marker",
                             "echo 'console_write:traceon seq_printf:snapshot' > set_ftrace_filter",
                             "echo console_write seq_printf > set_ftrace_filter",
-                            "echo function > instances/../current_tracer; echo now > trace_marker")
+                            "echo function > current_tracer; echo now > trace_marker")
         self.assertNotIn("before", dumped)
         self.assertNotIn("LOST", dumped)
         self.assertEqual(dumped.count("console_write <-dump"), 0)

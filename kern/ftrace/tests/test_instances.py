@@ -5,45 +5,37 @@ The expected events of the workload's functions follow from the seed
 files of test_tracefs.
 """
 import re
-import subprocess
 import unittest
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 
-from grading.machine.machine import Run
-from kern.ftrace.tests.waiting import until
 from grading.stimulus.workload import expect
 from kern.ftrace.tests import on_each_machine
-from qemu.machine import FINISHED, ROOT, Machine
+from kern.ftrace.tests.one_boot import OneBoot
+from kern.ftrace.tests.waiting import until
+from qemu.machine import Machine
 
 GOLDEN = Path(__file__).resolve().parent / "golden"
-MAKE = ["make", "--no-print-directory", "-s", "-C", str(ROOT)]
 SEEDS = (0x0123456789ABCDEF, 0xFEDCBA9876543210)
 PROSE = "/data/prose.txt"
 BLOCKS = (166868 + 9 + 63) // 64  # of sha256, in that file
 
 
-class OnAMachine:
+class OnAMachine(OneBoot):
     """The tests that are the same everywhere; one boot."""
 
-    arch: str
-    cpus: int
-    machine: Run
+    name = "instances"
     fresh: dict[str, str]  # the content of each file of an instance that was made after boot
     options: dict[str, str]  # and of TRACEFS
 
     @classmethod
+    def config(cls) -> Machine:
+        return replace(super().config(), memory=64)
+
+    @classmethod
     def setUpClass(cls) -> None:
-        image = ROOT / "build" / cls.arch / FINISHED / "Image"
-        subprocess.run([
-            *MAKE, f"ARCH={cls.arch}",
-            str(image.relative_to(ROOT)), f"build/{cls.arch}/initrd.cpio"
-        ], check=True)
-        config = Machine(cls.arch, smp=cls.cpus, image=image,
-                         initrd=ROOT / f"build/{cls.arch}/initrd.cpio", memory=64)
-        cls.machine = Run(config, ROOT / f"build/tests/instances-{cls.arch}-{cls.cpus}.log")
-        cls.machine.__enter__()
-        cls.machine.console.wait_ready(60)
+        super().setUpClass()
         cls.options = {name: cls.sh(f"cat options/{name}") for name in cls.files("options")}
         cls.sh("mkdir instances/new")
         cls.fresh = {
@@ -51,14 +43,6 @@ class OnAMachine:
             for name in cls.files("instances/new") if "pipe" not in name and name != "trace_marker"
         }
         cls.sh("rmdir instances/new")
-
-    @classmethod
-    def tearDownClass(cls) -> None:
-        cls.machine.__exit__(None, None, None)
-
-    @classmethod
-    def sh(cls, line: str) -> str:
-        return cls.machine.console.command(line, 120)
 
     @classmethod
     def files(cls, path: str, below: str = "") -> list[str]:

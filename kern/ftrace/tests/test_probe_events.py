@@ -1,13 +1,10 @@
 """Trace events by probes, typed at the console of a booted kernel: kprobe_events, dynamic_events,
 error_log, and each event's files."""
 import re
-import subprocess
 import unittest
 
-from grading.machine.machine import Run
-from qemu.machine import FINISHED, ROOT, Machine
+from kern.ftrace.tests.one_boot import OneBoot
 
-MAKE = ["make", "--no-print-directory", "-s", "-C", str(ROOT)]
 COMMON = ("\tfield:unsigned short common_type;\toffset:0;\tsize:2;\tsigned:0;\n"
           "\tfield:unsigned char common_flags;\toffset:2;\tsize:1;\tsigned:0;\n"
           "\tfield:unsigned char common_preempt_count;\toffset:3;\tsize:1;\tsigned:0;\n"
@@ -82,33 +79,10 @@ ERRORS_OF_EACH = (
 )
 
 
-class OnAMachine:
+class OnAMachine(OneBoot):
     """One boot for each class."""
 
-    arch: str
-    smp: int
-    machine: Run
-
-    @classmethod
-    def setUpClass(cls) -> None:
-        image = ROOT / "build" / cls.arch / FINISHED / "Image"
-        subprocess.run([
-            *MAKE, f"ARCH={cls.arch}",
-            str(image.relative_to(ROOT)), f"build/{cls.arch}/initrd.cpio"
-        ], check=True)
-        config = Machine(cls.arch, smp=cls.smp, image=image,
-                         initrd=ROOT / f"build/{cls.arch}/initrd.cpio")
-        cls.machine = Run(config, ROOT / f"build/tests/probe-events-{cls.arch}-{cls.smp}.log")
-        cls.machine.__enter__()
-        cls.machine.console.wait_ready(60)
-
-    @classmethod
-    def tearDownClass(cls) -> None:
-        cls.machine.__exit__(None, None, None)
-
-    @classmethod
-    def sh(cls, line: str) -> str:
-        return cls.machine.console.command(line)
+    name = "probe-events"
 
     def setUp(self) -> None:
         self.sh("rmmod ramfs")
@@ -227,7 +201,7 @@ class OnProbeEvents(OnAMachine):
         names = self.sh("cat available_filter_functions").split()
         self.assertEqual(
             make([name for name in names if "." not in name and name != "file_open"],
-                 256 // self.smp), 256 // self.smp)
+                 256 // self.cpus), 256 // self.cpus)
         for line in ("echo 1 > events/kprobes/enable", "cat tracing_on",
                      "echo 0 > events/kprobes/enable"):
             self.assertNotIn("(E", self.sh(line), line)
@@ -726,19 +700,19 @@ class OnProbeEvents(OnAMachine):
 
 
 class Riscv64(OnProbeEvents, unittest.TestCase):
-    arch, smp = "riscv64", 1
+    arch, cpus = "riscv64", 1
 
 
 class Arm64(OnProbeEvents, unittest.TestCase):
-    arch, smp = "arm64", 1
+    arch, cpus = "arm64", 1
 
 
 class Riscv64Four(OnProbeEvents, unittest.TestCase):
-    arch, smp = "riscv64", 4
+    arch, cpus = "riscv64", 4
 
 
 class Arm64Four(OnProbeEvents, unittest.TestCase):
-    arch, smp = "arm64", 4
+    arch, cpus = "arm64", 4
 
 
 if __name__ == "__main__":

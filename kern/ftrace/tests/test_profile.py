@@ -7,17 +7,16 @@ computed and compared, byte for byte. One CPU counts instructions (-icount), so
 that no figure contains the host's pauses.
 """
 import re
-import subprocess
 import unittest
 from collections import Counter, defaultdict
+from dataclasses import replace
 from fractions import Fraction
 
-from grading.machine.machine import Run
 from grading.stimulus.workload import expect
 from kern.ftrace.tests import on_each_machine
-from qemu.machine import FINISHED, ROOT, Machine
+from kern.ftrace.tests.one_boot import OneBoot
+from qemu.machine import Machine
 
-MAKE = ["make", "--no-print-directory", "-s", "-C", str(ROOT)]
 SEEDS = (0x0123456789ABCDEF, 0xFEDCBA9876543210)
 HEADER = ("  Function                               Hit    Time            Avg             s^2\n"
           "  --------                               ---    ----            ---             ---\n")
@@ -56,41 +55,19 @@ class Profile(dict[str, tuple[int, float]]):
         self.times = [float(m[3]) for m in found]
 
 
-class OnAMachine:
+class OnAMachine(OneBoot):
     """The tests that are the same everywhere; one boot."""
 
-    arch: str
-    cpus: int
-    machine: Run
+    name = "profile"
+
+    @classmethod
+    def config(cls) -> Machine:
+        return replace(super().config(), memory=64, icount=cls.cpus == 1)
 
     @classmethod
     def setUpClass(cls) -> None:
-        image = ROOT / "build" / cls.arch / FINISHED / "Image"
-        subprocess.run([
-            *MAKE, f"ARCH={cls.arch}",
-            str(image.relative_to(ROOT)), f"build/{cls.arch}/initrd.cpio"
-        ], check=True)
-        config = Machine(cls.arch, smp=cls.cpus, image=image,
-                         initrd=ROOT / f"build/{cls.arch}/initrd.cpio", memory=64,
-                         icount=cls.cpus == 1)
-        cls.machine = Run(config, ROOT / f"build/tests/profile-{cls.arch}-{cls.cpus}.log")
-        cls.machine.__enter__()
-        cls.machine.console.wait_ready(60)
-        cls.quiet("echo 4000 > buffer_size_kb")
-
-    @classmethod
-    def tearDownClass(cls) -> None:
-        cls.machine.__exit__(None, None, None)
-
-    @classmethod
-    def sh(cls, line: str) -> str:
-        return cls.machine.console.command(line, 120)
-
-    @classmethod
-    def quiet(cls, *lines: str) -> None:
-        for line in lines:
-            said = cls.sh(line)
-            assert said == "", f"{line}: {said}"
+        super().setUpClass()
+        assert cls.sh("echo 4000 > buffer_size_kb") == ""
 
     def tearDown(self) -> None:
         for name in self.sh("ls instances").split():
@@ -318,19 +295,18 @@ class OnAMachine:
         self.machine.__exit__(None, None, None)
         type(self).setUpClass()
         self.quiet("echo 'wl_leaf_*' > set_ftrace_filter", "echo 4 > buffer_size_kb")
-        made = 0
-        while not self.sh(f"mkdir instances/i{made}"):
-            made += 1
-        for n in range(made):
-            size = 1408
-            for step in (4096, 512, 64, 16, 4):
+        for n in range(3):
+            self.quiet(f"mkdir instances/i{n}")
+        for n in range(3):
+            size = 4
+            for step in (16384, 2048, 256, 32, 4):
                 while not self.sh(f"echo {size + step} > instances/i{n}/buffer_size_kb"):
                     size += step
         said = self.sh("echo 1 > function_profile_enabled")
         self.assertRegex(
             said, r"function_profile_enabled: (no memory for \d+ bytes for each CPU|"
             r"function_graph cannot take another user: Cannot allocate memory)\n.*\(ENOMEM\)")
-        self.quiet(*(f"rmdir instances/i{n}" for n in range(made)))
+        self.quiet(*(f"rmdir instances/i{n}" for n in range(3)))
         self.assertEqual(self.sh("cat function_profile_enabled"), "0\n")
         self.assertEqual(self.sh("cat trace_stat/function0"), HEADER)
         self.quiet("echo 1 > function_profile_enabled")

@@ -22,8 +22,8 @@ The top folder has three others, which run.py binds to where the tests look:
     proc/       for files in /proc: kallsyms is the kernel's; a write to interrupts fails with EIO
 
 A test writes its own pid to set_ftrace_pid and the like, but its process is none of the kernel's
-threads. So in these files its pid stands for the thread of `selftest &`, and is shown again when
-they are read. Nothing else is changed: `trace` has the kernel's own pids.
+threads. So a write of that pid to such a file writes the pid of the thread of `selftest &`, and a
+read gives the test its own pid back. Nothing else is changed: `trace` has the kernel's own pids.
 """
 import errno
 import os

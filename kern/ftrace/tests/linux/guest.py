@@ -35,7 +35,7 @@ def build(arch: str) -> Machine:
 
 
 class Guest:
-    """Boots the machine, and again when it has ended. @lock is held while somebody types."""
+    """A machine that is booted again when it has ended. Each command holds @lock."""
 
     def __init__(self, machine: Machine, log: Path) -> None:
         self.lock = threading.RLock()

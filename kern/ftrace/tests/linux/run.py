@@ -2,7 +2,8 @@
 
 The suite is unpacked from Debian's package of Linux's source, which is downloaded once. Each test
 runs in a namespace of mounts and pids, where the bridge's files are in place of the host's. One
-kernel serves all tests, so what a test leaves behind may break the next one. Only root can do this.
+kernel runs for all tests, so a setting that one test does not put back may break the next one. It
+needs root.
 
 Each result that differs is a failure, whether it is better or worse. Logs are in
 build/linux-selftests/<arch>/: console.log has each command at the kernel's prompt.
