@@ -103,7 +103,8 @@ class BootArgsOnAMachine:
         """Not by a command that starts recording, nor by one that exchanges the buffers."""
         dumped = self.panic("ftrace_dump_on_oops", "echo before > trace_marker",
                             "echo 1 > snapshot", "echo last > trace_marker",
-                            "echo 'console_write:traceon seq_printf:snapshot' > set_ftrace_filter",
+                            "echo console_write:traceon > set_ftrace_filter",
+                            "echo seq_printf:snapshot:1 > set_ftrace_filter",
                             "echo console_write seq_printf > set_ftrace_filter",
                             "echo function > current_tracer; echo now > trace_marker")
         self.assertNotIn("before", dumped)
