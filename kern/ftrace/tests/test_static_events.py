@@ -59,6 +59,8 @@ class Event:
 
 
 class OnStaticEvents(OnAMachine):
+    name = "static-events"
+
     def trace(self, command: str, *files: str) -> list[Event]:
         """What was recorded while the command ran with these files `enable` on."""
         self.assertEqual(self.sh("echo > trace"), "")
@@ -225,7 +227,7 @@ class OnStaticEvents(OnAMachine):
 
     def test_interrupts_between_cpus(self) -> None:
         events = self.trace(WORKLOAD, "ipi")
-        if self.smp == 1:
+        if self.cpus == 1:
             return self.assertEqual([event for event in events if event.cpu], [])
         reasons = set()
         for entry, leave in self.pairs(events, "ipi_entry", "ipi_exit"):
@@ -405,19 +407,19 @@ class OnStaticEvents(OnAMachine):
 
 
 class Riscv64(OnStaticEvents, unittest.TestCase):
-    arch, smp = "riscv64", 1
+    arch, cpus = "riscv64", 1
 
 
 class Arm64(OnStaticEvents, unittest.TestCase):
-    arch, smp = "arm64", 1
+    arch, cpus = "arm64", 1
 
 
 class Riscv64Four(OnStaticEvents, unittest.TestCase):
-    arch, smp = "riscv64", 4
+    arch, cpus = "riscv64", 4
 
 
 class Arm64Four(OnStaticEvents, unittest.TestCase):
-    arch, smp = "arm64", 4
+    arch, cpus = "arm64", 4
 
 
 if __name__ == "__main__":

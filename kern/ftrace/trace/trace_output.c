@@ -9,12 +9,11 @@
 
 /* ---- Names ---- */
 
-#define PIDS 4096
-static char saved_comms[PIDS][16];
+static char saved_comms[TRACE_PIDS][16];
 
 static void save_comm(const struct thread *t)
 {
-	if (t && t->pid > 0 && t->pid < PIDS)
+	if (t && t->pid > 0 && t->pid < TRACE_PIDS)
 		strlcpy(saved_comms[t->pid], t->comm, sizeof(t->comm));
 }
 
@@ -35,7 +34,8 @@ void trace_find_comm(u32 options, int pid, char comm[16])
 {
 	if (!pid)
 		strlcpy(comm, "<idle>", 16);
-	else if (pid > 0 && pid < PIDS && saved_comms[pid][0] && !(options & TRACE_ITER_LAST_BOOT))
+	else if (pid > 0 && pid < TRACE_PIDS && saved_comms[pid][0] &&
+		 !(options & TRACE_ITER_LAST_BOOT))
 		strlcpy(comm, saved_comms[pid], 16);
 	else
 		strlcpy(comm, "<...>", 16);
