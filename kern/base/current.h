@@ -61,11 +61,7 @@ struct thread {
 
 extern struct thread boot_thread; /* head.S starts it on boot_stack */
 
-static inline void preempt_disable(void) /* sched/thread.h has preempt_enable() */
-{
-	current->ctx += CTX_PREEMPT;
-	barrier();
-}
+void preempt_disable(void); /* sched/thread.h has preempt_enable() */
 static inline bool preemptible(void)
 {
 	return (current->ctx & ~0xffffu) == 0;

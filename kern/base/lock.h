@@ -6,7 +6,7 @@
 #ifndef BASE_LOCK_H
 #define BASE_LOCK_H
 
-#include "arch.h"
+#include "irqflags.h"
 
 struct spinlock {
 	u32 locked;
@@ -24,7 +24,7 @@ static inline void spin_unlock(struct spinlock *l)
 }
 static inline unsigned long spin_lock_irqsave(struct spinlock *l)
 {
-	unsigned long flags = irq_save();
+	unsigned long flags = local_irq_save();
 
 	spin_lock(l);
 	return flags;
@@ -32,7 +32,7 @@ static inline unsigned long spin_lock_irqsave(struct spinlock *l)
 static inline void spin_unlock_irqrestore(struct spinlock *l, unsigned long flags)
 {
 	spin_unlock(l);
-	irq_restore(flags);
+	local_irq_restore(flags);
 }
 
 #endif

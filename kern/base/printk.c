@@ -37,7 +37,7 @@ static notrace void emit(const char *s, size_t n)
 
 static notrace unsigned long lock_output(void)
 {
-	unsigned long flags = irq_save();
+	unsigned long flags = local_irq_save();
 
 	if (!panic_mode)
 		spin_lock(&output_lock);
@@ -48,7 +48,7 @@ static notrace void unlock_output(unsigned long flags)
 {
 	if (!panic_mode)
 		spin_unlock(&output_lock);
-	irq_restore(flags);
+	local_irq_restore(flags);
 }
 
 /* Line by line, so that interrupts are masked for one line at most. */

@@ -10,6 +10,8 @@
  *
  * So a room calls the tracer without knowing it. Context: any; the function masks interrupts.
  * A tracepoint exists only in the finished kernel: TRACE() is nothing in those of earlier labs.
+ *
+ * irq_disable and the three after it are no events: events/latency.c has their functions.
  */
 #ifndef BASE_TRACEPOINT_H
 #define BASE_TRACEPOINT_H
@@ -35,7 +37,11 @@ struct thread;
 	_(kmalloc, const void *call_site, const void *p, size_t wanted, size_t size)          \
 	_(kfree, const void *call_site, const void *p)                                        \
 	_(module_load, const char *name)                                                      \
-	_(module_free, const char *name)
+	_(module_free, const char *name)                                                      \
+	_(irq_disable, bool were_on, unsigned long ip, unsigned long parent)                  \
+	_(irq_enable, bool will_be_on, unsigned long ip, unsigned long parent)                \
+	_(preempt_disable, unsigned long ip, unsigned long parent)                            \
+	_(preempt_enable, unsigned long ip, unsigned long parent)
 
 #define TRACEPOINT_POINTER(name, ...) extern void (*tracepoint_##name)(__VA_ARGS__);
 TRACEPOINTS(TRACEPOINT_POINTER)

@@ -47,6 +47,9 @@ EXPORT_SYMBOL(kthread_run);
 EXPORT_SYMBOL(thread_join);
 EXPORT_SYMBOL(thread_interrupt);
 EXPORT_SYMBOL(wake_up_process);
+EXPORT_SYMBOL(irq_save_from);
+EXPORT_SYMBOL(irq_restore_from);
+EXPORT_SYMBOL(preempt_disable);
 EXPORT_SYMBOL(preempt_enable);
 EXPORT_SYMBOL(synchronize_sched);
 

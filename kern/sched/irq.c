@@ -61,15 +61,29 @@ void handle_timer(void)
 	TRACE(timer_expire_exit, &this_cpu()->timer);
 }
 
-void ipi_send(unsigned cpu_index, int what)
+unsigned long irq_save_from(unsigned long parent)
 {
 	unsigned long flags = irq_save();
+
+	TRACE(irq_disable, !irqs_off(flags), CALLER, parent);
+	return flags;
+}
+
+void irq_restore_from(unsigned long flags, unsigned long parent)
+{
+	TRACE(irq_enable, !irqs_off(flags), CALLER, parent);
+	irq_restore(flags);
+}
+
+void ipi_send(unsigned cpu_index, int what)
+{
+	unsigned long flags = local_irq_save();
 	u64 bit = 1ul << what;
 
 	if (!(__atomic_fetch_or(&cpu_of(cpu_index)->ipi_work, bit, __ATOMIC_SEQ_CST) & bit) &&
 	    irqchip_send_ipi(1ul << cpu_index))
 		panic("the firmware refuses an IPI to CPU %u", cpu_index);
-	irq_restore(flags);
+	local_irq_restore(flags);
 }
 
 static u32 parked; /* CPUs in park_cpu() */

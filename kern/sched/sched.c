@@ -247,12 +247,12 @@ static void __schedule(bool preempted)
 /* Inlined, so that stack traces show only schedule() or yield() above the caller. */
 static __always_inline void leave_cpu(bool preempted)
 {
-	unsigned long flags = irq_save();
+	unsigned long flags = local_irq_save();
 
 	if (unlikely(!preemptible()))
 		panic("schedule() in a context that may not sleep (%08x)", current->ctx);
 	__schedule(preempted);
-	irq_restore(flags);
+	local_irq_restore(flags);
 }
 
 void schedule(void)
@@ -265,8 +265,16 @@ void yield(void)
 	leave_cpu(true);
 }
 
+void preempt_disable(void)
+{
+	current->ctx += CTX_PREEMPT;
+	barrier();
+	TRACE(preempt_disable, THIS_IP, CALLER);
+}
+
 void preempt_enable(void)
 {
+	TRACE(preempt_enable, THIS_IP, CALLER);
 	barrier();
 	current->ctx -= CTX_PREEMPT;
 	if (unlikely(this_cpu()->resched) && preemptible() && !irqs_disabled())
@@ -276,6 +284,7 @@ void preempt_enable(void)
 void thread_start(struct thread *prev)
 {
 	finish_task_switch(prev);
+	TRACE(irq_enable, true, THIS_IP, CALLER);
 	irq_enable();
 	thread_exit(current->fn(current->arg));
 }
@@ -384,12 +393,12 @@ static struct cpu *task_rq_lock(struct thread *t)
 
 void task_call_func(struct thread *t, void (*fn)(struct thread *t, void *arg), void *arg)
 {
-	unsigned long flags = irq_save();
+	unsigned long flags = local_irq_save();
 	struct cpu *cpu = task_rq_lock(t);
 
 	fn(t, arg);
 	spin_unlock(&cpu->rq_lock);
-	irq_restore(flags);
+	local_irq_restore(flags);
 }
 
 /*
@@ -413,7 +422,7 @@ u64 thread_runtime(struct thread *t)
 
 void wake_up_process(struct thread *t)
 {
-	unsigned long flags = irq_save();
+	unsigned long flags = local_irq_save();
 	struct cpu *cpu = task_rq_lock(t);
 
 	if (t->state == THREAD_SLEEPING) {
@@ -428,7 +437,7 @@ void wake_up_process(struct thread *t)
 		TRACE(sched_wakeup, t);
 	}
 	spin_unlock(&cpu->rq_lock);
-	irq_restore(flags);
+	local_irq_restore(flags);
 }
 
 static struct cpu *select_task_rq(const struct thread *t)
@@ -449,14 +458,14 @@ static struct cpu *select_task_rq(const struct thread *t)
 
 void wake_up_new_task(struct thread *t)
 {
-	unsigned long flags = irq_save();
+	unsigned long flags = local_irq_save();
 	struct cpu *cpu = task_rq_lock(t);
 
 	give_to_cpu(t, select_task_rq(t)->index);
 	TRACE(sched_wakeup_new, t);
 	spin_unlock(&cpu->rq_lock);
 	join_queue(t);
-	irq_restore(flags);
+	local_irq_restore(flags);
 }
 
 void sleep_ns(u64 ns)

@@ -188,7 +188,7 @@ void thread_exit(int code)
 	TRACE(sched_process_exit, current);
 	run_thread_hooks(THREAD_DIES, current, NULL);
 	current->exit_code = code;
-	irq_disable();
+	local_irq_save();
 	task_call_func(current, set_dead, NULL);
 	wake_up(&exits);
 	schedule();

@@ -6,6 +6,7 @@
  */
 #include "breakpoint.h"
 #include "cpu.h"
+#include "irqflags.h"
 #include "memory.h"
 #include "print.h"
 #include "trap.h"
@@ -53,9 +54,11 @@ notrace void trap_interrupt(struct trap_frame *regs)
 
 	cpu->context_bit = 2;
 	irq_enter();
+	TRACE(irq_disable, true, THIS_IP, regs->pc);
 	dispatch_interrupt(regs);
 	cpu->context_bit = context;
 	irq_exit(regs);
+	TRACE(irq_enable, true, THIS_IP, regs->pc);
 }
 
 /* A load that may fault, and did. */

@@ -98,10 +98,10 @@ int stop_machine(int (*fn)(void *), void *arg)
 	if (late < 0) {
 		late = stop_others(others);
 		if (late < 0) {
-			unsigned long flags = irq_save();
+			unsigned long flags = local_irq_save();
 
 			result = fn(arg);
-			irq_restore(flags);
+			local_irq_restore(flags);
 		}
 		let_others_go(others);
 	}

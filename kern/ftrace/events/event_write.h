@@ -49,6 +49,7 @@ void event_pull_triggers(struct trace_event_file *f, const struct made_event *m,
  * one CPU or (-1) of all. The spare buffers were made. Any context, but not inside an event.
  */
 int tracing_alloc_snapshot(struct trace_array *tr);
+int tracing_free_snapshot(struct trace_array *tr); /* trace_lock held */
 void tracing_snapshot(struct trace_array *tr, int cpu);
 
 /*

@@ -65,7 +65,7 @@ int tracing_alloc_snapshot(struct trace_array *tr)
 void tracing_snapshot(struct trace_array *tr, int cpu)
 {
 	unsigned long flags = irq_save();
-	bool can = READ_ONCE(tr->snapshot->expanded);
+	bool can = READ_ONCE(tr->snapshot->expanded) && !READ_ONCE(tr->tracer)->print_max;
 
 	for (unsigned i = 0; can && i < nr_cpus; i++)
 		if (cpu_of(i)->online && (cpu < 0 || cpu == (int)i))
@@ -122,17 +122,14 @@ static int snapshot_open(struct file *f)
 	if (!has_snapshot(tr) || is_empty(spare, cpu)) {
 		err = seq_open(f, help_show, NULL);
 	} else {
-		spare->tracer = tr->tracer;
-		spare->clock = tr->clock;
-		spare->options = tr->options;
-		err = trace_open_events(f, spare, cpu);
+		err = trace_open_events(f, tracing_spare(tr), cpu);
 	}
 	mutex_unlock(&trace_lock);
 	return err;
 }
 
 /* tracing_reset() waits until no CPU can be about to ask for a snapshot; what was asked is done. */
-static int free_snapshot(struct trace_array *tr)
+int tracing_free_snapshot(struct trace_array *tr)
 {
 	if (!has_snapshot(tr))
 		return 0;
@@ -146,8 +143,11 @@ static int snapshot_set(struct file *f, u64 value)
 	struct trace_array *tr = trace_array_of(f);
 	int cpu = cpu_of_file(f), err;
 
+	if (tr->tracer->print_max)
+		return tracefs_refuse(f, -EBUSY, "the spare buffers are in use by %s",
+				      tr->tracer->name);
 	if (!value)
-		return cpu < 0 ? free_snapshot(tr) :
+		return cpu < 0 ? tracing_free_snapshot(tr) :
 				 tracefs_refuse(f, -EINVAL, "a snapshot is freed for all CPUs");
 	if (value == 1) {
 		err = tracing_alloc_snapshot(tr);

@@ -61,10 +61,10 @@ void static_event_hit(struct trace_probe_event *event, void *bytes, u32 size)
 
 /* ---- Its sites ---- */
 
-#define SITES_MAX 8 /* of one event: a tracepoint may be in several functions */
+#define SITES_MAX 100 /* of one tracepoint */
 
-/* The words of the event's sites. Return: their number, or -errno. */
-static int find_words(const struct static_event *s, bool on, struct text_word *words)
+/* The words of the tracepoint's sites. Return: their number, or -errno. */
+static int find_words(const void *point, bool on, struct text_word *words)
 {
 	int count = 0;
 
@@ -72,7 +72,7 @@ static int find_words(const struct static_event *s, bool on, struct text_word *w
 		u32 call;
 		int err;
 
-		if (site->point != s->point)
+		if (site->point != point)
 			continue;
 		err = count == SITES_MAX ? -ENOSPC
 					 : insn_call(site->ip, site->target, CALL_LINK, &call);
@@ -84,15 +84,13 @@ static int find_words(const struct static_event *s, bool on, struct text_word *w
 	return count;
 }
 
-int static_event_arm(struct trace_probe_event *event, bool on)
+int tracepoint_arm(const void *point, bool on)
 {
 	struct text_word words[SITES_MAX];
 	int count, err;
 
-	if (event->armed == on)
-		return 0;
 	mutex_lock(&ftrace_lock);
-	count = on && ftrace_disabled ? -ENODEV : find_words(event->fixed, on, words);
+	count = on && ftrace_disabled ? -ENODEV : find_words(point, on, words);
 	err = MIN(count, 0);
 	if (!err) {
 		ftrace_batch_begin();
@@ -100,14 +98,20 @@ int static_event_arm(struct trace_probe_event *event, bool on)
 		ftrace_batch_end();
 	}
 	mutex_unlock(&ftrace_lock);
-	if (err) {
-		printk("events: the sites of %s cannot be changed: %d\n", event->def->event, err);
-		return err;
-	}
-	event->armed = on;
-	if (!on)
+	if (!err && !on)
 		synchronize_sched();
-	return 0;
+	return err;
+}
+
+int static_event_arm(struct trace_probe_event *event, bool on)
+{
+	int err = event->armed == on ? 0 : tracepoint_arm(event->fixed->point, on);
+
+	if (err)
+		printk("events: the sites of %s cannot be changed: %d\n", event->def->event, err);
+	else
+		event->armed = on;
+	return err;
 }
 
 /* Set the tracepoints' pointers, and make the events' files. */

@@ -96,5 +96,20 @@ void static_event_hit(struct trace_probe_event *event, void *bytes, u32 size);
 int static_event_pid(u16 id, const void *bytes);
 /* Patch the event's sites, if they are not yet so. events_lock held. 0 or -errno. */
 int static_event_arm(struct trace_probe_event *event, bool on);
+/*
+ * Patch the tracepoint's sites: @point is &tracepoint_NAME. After `off` no hit runs that masks
+ * interrupts from its first instruction on. Context: thread, without ftrace_lock. 0 or -errno.
+ */
+int tracepoint_arm(const void *point, bool on);
+
+/*
+ * ---- latency.c: for the tracer wakeup ----
+ *
+ * @t was woken, is being moved to the CPU @to, is about to run on this CPU; @ip: the tracepoint.
+ * Interrupts are masked.
+ */
+void latency_wakeup(const struct thread *t, unsigned long ip);
+void latency_migrate(const struct thread *t, unsigned to);
+void latency_switch(const struct thread *t, unsigned long ip);
 
 #endif

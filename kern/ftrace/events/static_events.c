@@ -87,6 +87,7 @@ static void sched_switch_hit(bool preempted, const struct thread *prev, const st
 	put_comm(e.prev_comm, prev);
 	put_comm(e.next_comm, next);
 	RECORD(sched_switch, e);
+	latency_switch(next, CALLER);
 }
 
 #define SCHED_WAKEUP_FIELDS(_)                                                                \
@@ -101,6 +102,7 @@ static void sched_switch_hit(bool preempted, const struct thread *prev, const st
                                                                                               \
 		put_comm(e.comm, t);                                                          \
 		RECORD(name, e);                                                              \
+		latency_wakeup(t, CALLER);                                                    \
 	}
 SCHED_WAKEUP_EVENT(101, sched_waking)
 SCHED_WAKEUP_EVENT(102, sched_wakeup)
@@ -129,6 +131,7 @@ static void sched_migrate_task_hit(const struct thread *t, int to)
 
 	put_comm(e.comm, t);
 	RECORD(sched_migrate_task, e);
+	latency_migrate(t, to);
 }
 
 #define SCHED_FORK_FIELDS(_)                                                                  \

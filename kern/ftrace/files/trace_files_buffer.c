@@ -14,6 +14,7 @@
 struct view {
 	struct trace_array *tr;
 	int cpu; /* -1: all */
+#define NO_CPU NR_CPUS
 };
 
 static struct view view_of(const struct file *f)
@@ -133,6 +134,26 @@ static struct listing *listing_make(const struct view *v)
 	return t;
 }
 
+/* Start at tr->since, and count the events from there on. */
+static void skip_old(struct listing *t)
+{
+	struct trace_array *tr = t->view.tr;
+	struct rb_iter *it = &t->cpu[tr->since_cpu];
+	struct rb_event ev;
+
+	if (!tr->since)
+		return;
+	if (!in_view(&t->view, tr->since_cpu)) {
+		t->view.cpu = NO_CPU;
+		tr->shown = 0;
+		return;
+	}
+	t->view.cpu = tr->since_cpu;
+	while (rb_iter_peek(it, &ev) && ev.ts < tr->since)
+		rb_iter_next(it);
+	tr->shown = it->end - it->seq;
+}
+
 static int listing_show(struct seq *s, u64 item)
 {
 	struct listing *t = s->arg;
@@ -140,6 +161,7 @@ static int listing_show(struct seq *s, u64 item)
 	int cpu;
 
 	if (!item) {
+		skip_old(t);
 		trace_print_header(s, t->view.tr);
 		/* show exactly the events that the header counts */
 		for (unsigned i = 0; i < nr_cpus; i++)
@@ -171,20 +193,30 @@ int trace_open_events(struct file *f, struct trace_array *tr, int cpu)
 	return err;
 }
 
-/* A file `trace` is opened or closed, with the option pause-on-trace when it was opened. */
+/*
+ * A file `trace` is opened or closed that stops the recording: with the option pause-on-trace, or
+ * because it shows the spare buffers, which then stay as they are.
+ */
 static void pause(struct trace_array *tr, int change)
 {
 	mutex_lock(&trace_lock);
 	tr->pauses += change;
 	tracing_slow(tr, RB_PAUSED, tr->pauses);
 	mutex_unlock(&trace_lock);
+	synchronize_sched();
 }
 
 static int trace_open(struct file *f)
 {
-	const struct view v = view_of(f);
-	struct seq *s;
+	struct view v = view_of(f);
+	bool paused;
 	int err;
+
+	mutex_lock(&trace_lock);
+	paused = v.tr->tracer->print_max || v.tr->options & TRACE_ITER_PAUSE_ON_TRACE;
+	if (v.tr->tracer->print_max)
+		v.tr = tracing_spare(v.tr);
+	mutex_unlock(&trace_lock);
 
 	if ((f->flags & O_ACCMODE) != O_RDONLY && (f->flags & O_TRUNC)) {
 		mutex_lock(&trace_lock);
@@ -193,13 +225,14 @@ static int trace_open(struct file *f)
 	}
 	if ((f->flags & O_ACCMODE) == O_WRONLY)
 		return 0;
+	if (paused)
+		pause(v.tr, 1);
 	err = trace_open_events(f, v.tr, v.cpu);
-	s = f->private;
-	if (err || !(v.tr->options & TRACE_ITER_PAUSE_ON_TRACE))
-		return err;
-	((struct listing *)s->arg)->paused = true;
-	pause(v.tr, 1);
-	return 0;
+	if (err && paused)
+		pause(v.tr, -1);
+	if (!err)
+		((struct listing *)((struct seq *)f->private)->arg)->paused = paused;
+	return err;
 }
 
 /* The open call has emptied the buffer; the written text is ignored. */

@@ -667,6 +667,15 @@ void rb_swap_pending(struct ring_buffer_cpu *rb)
 	leave(rb);
 }
 
+bool rb_swap(struct ring_buffer_cpu *rb)
+{
+	if (!enter(rb))
+		return false;
+	exchange(rb, rb->spare);
+	leave(rb);
+	return true;
+}
+
 void rb_lock(struct ring_buffer_cpu *rb)
 {
 	struct ring_buffer_cpu *live = rb->live ?: rb;

@@ -226,10 +226,12 @@ void rb_free(struct ring_buffer_cpu *rb);  /* no pages: as before the first rb_r
  * a buffer and its spare.
  * rb_swap_pending(): exchange @rb and its spare if RB_SWAP asks for it and no reader is in one of
  * them. Context: the buffer's CPU, interrupts masked, no event begun.
+ * rb_swap(): exchange them at once. False: a reader is in one of them. The same context.
  */
 void rb_lock(struct ring_buffer_cpu *rb);
 void rb_unlock(struct ring_buffer_cpu *rb);
 void rb_swap_pending(struct ring_buffer_cpu *rb);
+bool rb_swap(struct ring_buffer_cpu *rb);
 
 /* ---- The consuming reader: rb_lock(). ---- */
 

@@ -155,6 +155,18 @@ void tracing_expand(struct trace_array *tr)
 		printk("tracing: memory for buffers of %lu KiB only\n", size >> 10);
 }
 
+struct trace_array *tracing_spare(struct trace_array *tr)
+{
+	struct trace_array *spare = tr->snapshot;
+
+	if (!spare || !spare->expanded)
+		return NULL;
+	spare->tracer = tr->tracer;
+	spare->clock = tr->clock;
+	spare->options = tr->options;
+	return spare;
+}
+
 /* ---- Choosing ---- */
 
 static const struct tracer *find_tracer(const char *name)

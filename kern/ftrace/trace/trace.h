@@ -46,7 +46,8 @@
 	option(FUNCTION_FORK, "function-fork")                                                \
 	option(STACKTRACE, "stacktrace")
 /*
- * Options of one tracer (function, function_graph); they exist only while it is the current tracer.
+ * Options of one kind of tracer (function, function_graph, those of latencies); they exist only
+ * while such a tracer is the current one.
  */
 #define TRACE_FUNCTION_OPTIONS(option) option(FUNC_STACK, "func_stack_trace")
 #define TRACE_GRAPH_OPTIONS(option)                                                           \
@@ -65,14 +66,15 @@
 	option(SLEEP_TIME, "sleep-time")                                                      \
 	option(GRAPH_TIME, "graph-time")                                                      \
 	option(LATENCY_FMT, "latency-format")
+#define TRACE_LATENCY_OPTIONS(option) option(FUNCTION, "function-trace")
 enum {
 #define OPTION_NUMBER(id, name) TRACE_OPTION_##id,
 	TRACE_OPTIONS(OPTION_NUMBER) TRACE_FUNCTION_OPTIONS(OPTION_NUMBER)
-	TRACE_GRAPH_OPTIONS(OPTION_NUMBER)
+	TRACE_GRAPH_OPTIONS(OPTION_NUMBER) TRACE_LATENCY_OPTIONS(OPTION_NUMBER)
 	TRACE_OPTION_COUNT,
 #define OPTION_BIT(id, name) TRACE_ITER_##id = 1 << TRACE_OPTION_##id,
 	TRACE_OPTIONS(OPTION_BIT) TRACE_FUNCTION_OPTIONS(OPTION_BIT)
-	TRACE_GRAPH_OPTIONS(OPTION_BIT)
+	TRACE_GRAPH_OPTIONS(OPTION_BIT) TRACE_LATENCY_OPTIONS(OPTION_BIT)
 #define OPTION_OR(id, name) TRACE_ITER_##id |
 	TRACE_ITER_GENERAL = TRACE_OPTIONS(OPTION_OR) 0,
 	TRACE_ITER_GRAPH = TRACE_GRAPH_OPTIONS(OPTION_OR) 0,
@@ -86,7 +88,7 @@ enum {
 			     TRACE_ITER_CONTEXT_INFO | TRACE_ITER_OVERWRITE | TRACE_ITER_IRQ_INFO |
 			     TRACE_ITER_MARKERS | TRACE_ITER_GRAPH_CPU | TRACE_ITER_GRAPH_OVERHEAD |
 			     TRACE_ITER_GRAPH_DURATION | TRACE_ITER_GRAPH_IRQS |
-			     TRACE_ITER_SLEEP_TIME | TRACE_ITER_GRAPH_TIME,
+			     TRACE_ITER_SLEEP_TIME | TRACE_ITER_GRAPH_TIME | TRACE_ITER_FUNCTION,
 };
 
 /* An option's file: one for each entry of TRACE_OPTIONS and of the tracers' options. */
@@ -157,6 +159,13 @@ struct trace_array {
 	u32 *kept_clock;
 	/* The spare buffers (events/snapshot.c); or NULL. ->expanded: they have their size. */
 	struct trace_array *snapshot;
+	u64 max_latency; /* ns: the longest section that a latency tracer has kept */
+	/*
+	 * Of spare buffers: if it is not 0, only events of the CPU since_cpu from this time on are
+	 * shown; and how many, in the file that was opened last.
+	 */
+	u64 since, shown;
+	unsigned since_cpu;
 	struct node *dir;         /* of an instance; NULL: TRACEFS */
 	struct trace_array *next; /* events/: the next instance */
 };
@@ -189,6 +198,7 @@ struct trace_line {
 	const struct rb_event *ev, *next;
 	u32 options;
 	unsigned cpu;
+	const struct trace_array *tr;
 };
 
 struct tracer {
@@ -204,6 +214,8 @@ struct tracer {
 	u32 options; /* TRACE_ITER_* that exist only while it is the current tracer */
 	/* called after any option has changed; or NULL */
 	void (*options_changed)(struct trace_array *tr);
+	/* `trace` shows the spare buffers, to which the tracer moves the longest section's events */
+	bool print_max;
 };
 #define TRACER(t) TABLE_ENTRY(const struct tracer *const, tracer, t##_tracer_entry) = &t
 extern const struct tracer nop_tracer; /* no tracer; not in the table, because it is listed last */
@@ -265,6 +277,8 @@ void tracing_set_option(struct trace_array *tr, int option, bool on);
 void tracing_options_changed(struct trace_array *tr); /* or the pids */
 int tracing_resize(struct trace_array *tr, int cpu, unsigned long bytes);
 void tracing_reset(struct trace_array *tr, int cpu);
+/* The spare buffers, ready to be shown. NULL: there are none. */
+struct trace_array *tracing_spare(struct trace_array *tr);
 
 /* Any context. */
 /* set or clear RB_* on every CPU: RB_OFF is tracing_on 0 */
@@ -310,6 +324,7 @@ struct instance_hook {
 /* ---- trace_graph_output.c: print_other and print_header of function_graph ---- */
 
 bool trace_graph_print_other(const struct trace_line *l);
+char trace_mark(u64 ns); /* of a time that is long; or ' ' */
 void trace_graph_print_header(struct seq *s, struct trace_array *tr);
 /*
  * Print microseconds and " us " in twelve columns, with as many decimals as fit; a longer number

@@ -69,7 +69,7 @@ static void print_columns(const struct trace_line *l)
 	}
 }
 
-static char overhead_mark(u64 ns)
+char trace_mark(u64 ns)
 {
 	static const struct {
 		u64 above;
@@ -103,7 +103,7 @@ static void print_duration(const struct trace_line *l, u64 ns)
 {
 	if (!has_duration(l))
 		return;
-	seq_printf(l->s, "%c ", has(l, TRACE_ITER_GRAPH_OVERHEAD) ? overhead_mark(ns) : ' ');
+	seq_printf(l->s, "%c ", has(l, TRACE_ITER_GRAPH_OVERHEAD) ? trace_mark(ns) : ' ');
 	trace_print_duration(l->s, ns);
 	seq_printf(l->s, "|  ");
 }

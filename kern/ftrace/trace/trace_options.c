@@ -7,7 +7,7 @@
 static const char *const trace_option_names[] = {
 #define OPTION_NAME(id, name) name,
 	TRACE_OPTIONS(OPTION_NAME) TRACE_FUNCTION_OPTIONS(OPTION_NAME)
-	TRACE_GRAPH_OPTIONS(OPTION_NAME)
+	TRACE_GRAPH_OPTIONS(OPTION_NAME) TRACE_LATENCY_OPTIONS(OPTION_NAME)
 };
 
 /* Does the option exist now? It is a general option, or an option of the current tracer. */

@@ -116,7 +116,7 @@ void trace_print_time(struct seq *s, const struct trace_clock *clock, u64 ts, in
 		seq_printf(s, " %*lu", width, ts);
 }
 
-static void print_context(struct seq *s, struct trace_array *tr, unsigned cpu, u64 ts,
+static void print_context(struct seq *s, const struct trace_array *tr, unsigned cpu, u64 ts,
 			  const struct trace_entry *e)
 {
 	char comm[16];
@@ -252,17 +252,18 @@ void trace_print_text(const struct trace_line *l)
 		seq_printf(l->s, "Unknown type %d\n", l->ent->type);
 }
 
-static void print_common(const struct trace_line *l, struct trace_array *tr)
+static void print_common(const struct trace_line *l)
 {
 	if (l->options & TRACE_ITER_CONTEXT_INFO)
-		print_context(l->s, tr, l->cpu, l->ev->ts, l->ent);
+		print_context(l->s, l->tr, l->cpu, l->ev->ts, l->ent);
 	trace_print_text(l);
 }
 
 int trace_print_event(struct seq *s, struct trace_printer *p, unsigned cpu,
 		      const struct rb_event *ev, const struct rb_event *next)
 {
-	const struct trace_line l = {s, &p->cpu[cpu], ev->data, ev, next, p->tr->options, cpu};
+	const struct trace_line l = {s,	   &p->cpu[cpu],    ev->data, ev,
+				     next, p->tr->options, cpu,      p->tr};
 	const struct trace_event_type *type = find_type(l.ent->type);
 	const struct tracer *tracer = p->tr->tracer;
 
@@ -275,6 +276,6 @@ int trace_print_event(struct seq *s, struct trace_printer *p, unsigned cpu,
 	if (type && type->print_lines)
 		return type->print_lines(&l);
 	if (!tracer->print_other || !tracer->print_other(&l))
-		print_common(&l, p->tr);
+		print_common(&l);
 	return 1;
 }
