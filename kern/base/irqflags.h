@@ -5,7 +5,7 @@
  * which waits with interrupts masked. What a function of one family masks, one of the same family
  * unmasks.
  *
- * A module has no tracepoints: it calls two functions of the kernel's.
+ * A module has no tracepoints: it calls two functions of the kernel that have.
  */
 #ifndef BASE_IRQFLAGS_H
 #define BASE_IRQFLAGS_H
@@ -21,26 +21,27 @@
 	})
 #define CALLER ((unsigned long)__builtin_return_address(0))
 
-unsigned long irq_save_from(unsigned long parent);
-void irq_restore_from(unsigned long flags, unsigned long parent);
+unsigned long _local_irq_save(void);
+void _local_irq_restore(unsigned long flags);
 
 static __always_inline unsigned long local_irq_save(void)
 {
 #ifdef MODULE
-	return irq_save_from(CALLER);
+	return _local_irq_save();
 #else
 	unsigned long flags = irq_save();
 
-	TRACE(irq_disable, !irqs_off(flags), THIS_IP, CALLER);
+	TRACE(irq_disable, !irqs_off(flags), THIS_IP, CALLER, THIS_IP);
 	return flags;
 #endif
 }
 static __always_inline void local_irq_restore(unsigned long flags)
 {
 #ifdef MODULE
-	irq_restore_from(flags, CALLER);
+	_local_irq_restore(flags);
+	barrier(); /* no tail call: its caller is what the tracer shows */
 #else
-	TRACE(irq_enable, !irqs_off(flags), THIS_IP, CALLER);
+	TRACE(irq_enable, !irqs_off(flags), THIS_IP, CALLER, THIS_IP);
 	irq_restore(flags);
 #endif
 }

@@ -61,17 +61,17 @@ void handle_timer(void)
 	TRACE(timer_expire_exit, &this_cpu()->timer);
 }
 
-unsigned long irq_save_from(unsigned long parent)
+unsigned long _local_irq_save(void)
 {
 	unsigned long flags = irq_save();
 
-	TRACE(irq_disable, !irqs_off(flags), CALLER, parent);
+	TRACE(irq_disable, !irqs_off(flags), THIS_IP, CALLER, CALLER);
 	return flags;
 }
 
-void irq_restore_from(unsigned long flags, unsigned long parent)
+void _local_irq_restore(unsigned long flags)
 {
-	TRACE(irq_enable, !irqs_off(flags), CALLER, parent);
+	TRACE(irq_enable, !irqs_off(flags), THIS_IP, CALLER, CALLER);
 	irq_restore(flags);
 }
 

@@ -284,7 +284,7 @@ void preempt_enable(void)
 void thread_start(struct thread *prev)
 {
 	finish_task_switch(prev);
-	TRACE(irq_enable, true, THIS_IP, CALLER);
+	TRACE(irq_enable, true, THIS_IP, CALLER, THIS_IP);
 	irq_enable();
 	thread_exit(current->fn(current->arg));
 }

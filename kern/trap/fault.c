@@ -54,11 +54,11 @@ notrace void trap_interrupt(struct trap_frame *regs)
 
 	cpu->context_bit = 2;
 	irq_enter();
-	TRACE(irq_disable, true, THIS_IP, regs->pc);
+	TRACE(irq_disable, true, THIS_IP, regs->pc, THIS_IP);
 	dispatch_interrupt(regs);
 	cpu->context_bit = context;
 	irq_exit(regs);
-	TRACE(irq_enable, true, THIS_IP, regs->pc);
+	TRACE(irq_enable, true, THIS_IP, regs->pc, THIS_IP);
 }
 
 /* A load that may fault, and did. */

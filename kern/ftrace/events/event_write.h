@@ -45,8 +45,9 @@ void event_pull_triggers(struct trace_event_file *f, const struct made_event *m,
 
 /*
  * snapshot.c. tracing_alloc_snapshot(): make the spare buffers, if there are none. trace_lock held.
- * 0, -ENOMEM; -EBUSY: the buffers are those of last_boot=. tracing_snapshot(): take a snapshot of
- * one CPU or (-1) of all. The spare buffers were made. Any context, but not inside an event.
+ * 0, -ENOMEM; -EBUSY: the buffers are those of last_boot=, or a latency tracer uses the spare
+ * ones. tracing_snapshot(): take a snapshot of one CPU or (-1) of all. The spare buffers were made.
+ * Any context, but not inside an event.
  */
 int tracing_alloc_snapshot(struct trace_array *tr);
 int tracing_free_snapshot(struct trace_array *tr); /* trace_lock held */

@@ -16,8 +16,7 @@
  * that of the CPU for which the thread waits.
  *
  * Who changes what:
- * - sections[]: each CPU its own, with interrupts masked. It is emptied before the sites are
- *   patched, when no hit runs.
+ * - sections[]: each CPU its own. They are emptied before the sites are patched, when no hit runs.
  * - longest, watched, ->max_latency, the spare's ->since: with longest_lock held and interrupts
  *   masked.
  * - latency_kinds: with trace_lock held, while the sites are nops.
@@ -36,11 +35,12 @@ enum { IRQS = 1, PREEMPT = 2, WAKEUP = 4 };
 
 static struct trace_array *latency_tr; /* NULL: no latency tracer is in use */
 static unsigned latency_kinds;
+static bool had_snapshot; /* it has spare buffers for another reason, too */
 
 static struct section {
 	bool running;
 	u64 began;
-	unsigned long ip; /* where it began */
+	unsigned long place; /* where it began */
 } sections[NR_CPUS];
 
 /* What the tracer wakeup waits for; or NULL. */
@@ -77,19 +77,25 @@ static struct trace_array *recording(const struct cpu *cpu)
 	return tr;
 }
 
-static __noinline void section_begin(unsigned long ip, unsigned long parent)
+/*
+ * A section begins in the function of @ip, called from @parent. @place, which the header shows, is
+ * in one of the two: the one whose author wrote what the tracepoint is in. Either
+ * interrupts are masked here, or preemption is off and an interrupt may begin a section of its own:
+ * this one replaces it.
+ */
+static __noinline void section_begin(unsigned long ip, unsigned long parent, unsigned long place)
 {
-	unsigned long flags = irq_save();
 	const struct cpu *cpu = this_cpu();
 	struct section *s = &sections[cpu->index];
 	struct trace_array *tr = s->running ? NULL : recording(cpu);
 
-	if (tr) {
-		*s = (struct section){true, latency_time(tr), ip};
-		function_trace_call(ip, parent, tr->ops, NULL);
-		s->began = MAX(s->began, trace_buffer(tr, cpu)->last_ts); /* that of the event */
-	}
-	irq_restore(flags);
+	if (!tr)
+		return;
+	s->began = latency_time(tr);
+	s->place = place;
+	barrier(); /* an interrupt of this CPU sees a whole section */
+	s->running = true;
+	function_trace_call(ip, parent, tr->ops, NULL);
 }
 
 /* With tracing_thresh, each section of at least that time replaces the one before. */
@@ -101,8 +107,10 @@ static bool is_longest(const struct trace_array *tr, u64 length)
 }
 
 static void keep(struct trace_array *tr, unsigned cpu, const struct section *s,
-		 const struct thread *t, unsigned long ip, u64 length)
+		 const struct thread *t, unsigned long place, u64 length)
 {
+	unsigned long flags = irq_save();
+
 	spin_lock(&longest_lock);
 	if (is_longest(tr, length) && !(READ_ONCE(tr->snapshot->cpu[cpu].slow) & RB_PAUSED) &&
 	    rb_swap(&tr->cpu[cpu])) {
@@ -110,18 +118,19 @@ static void keep(struct trace_array *tr, unsigned cpu, const struct section *s,
 		tr->snapshot->since_cpu = cpu;
 		WRITE_ONCE(tr->snapshot->since, s->began);
 		longest.length = length;
-		longest.started = s->ip;
-		longest.ended = ip;
+		longest.started = s->place;
+		longest.ended = place;
 		longest.cpu = cpu;
 		longest.pid = t->pid;
 		strlcpy(longest.comm, t->comm, sizeof(longest.comm));
 	}
 	spin_unlock(&longest_lock);
+	irq_restore(flags);
 }
 
-/* The section @s, of the thread @t, ends on this CPU. Interrupts masked. */
+/* The section @s, of the thread @t, ends on this CPU. */
 static void finish(struct trace_array *tr, const struct section *s, const struct thread *t,
-		   unsigned long ip, unsigned long parent)
+		   unsigned long ip, unsigned long parent, unsigned long place)
 {
 	struct cpu *cpu = this_cpu();
 	u64 length = latency_time(tr) - s->began, recursion = cpu->recursion;
@@ -132,20 +141,19 @@ static void finish(struct trace_array *tr, const struct section *s, const struct
 	cpu->recursion = recursion | cpu->context_bit;
 	trace_write_stack(tr, ip - 4, parent, NULL);
 	cpu->recursion = recursion;
-	keep(tr, cpu->index, s, t, ip, length);
+	keep(tr, cpu->index, s, t, place, length);
 }
 
-static __noinline void section_end(unsigned long ip, unsigned long parent)
+/* It runs until the end, so that an interrupt begins none. */
+static __noinline void section_end(unsigned long ip, unsigned long parent, unsigned long place)
 {
-	unsigned long flags = irq_save();
 	const struct cpu *cpu = this_cpu();
 	struct section *s = &sections[cpu->index];
 	struct trace_array *tr = s->running ? recording(cpu) : NULL;
 
-	s->running = false;
 	if (tr)
-		finish(tr, s, current, ip, parent);
-	irq_restore(flags);
+		finish(tr, s, current, ip, parent, place);
+	s->running = false;
 }
 
 /* ---- wakeup ---- */
@@ -186,7 +194,7 @@ void latency_switch(const struct thread *t, unsigned long ip)
 	watched = NULL;
 	spin_unlock(&longest_lock);
 	if (tr)
-		finish(tr, &s, t, ip, ip);
+		finish(tr, &s, t, ip, ip, ip);
 }
 
 /* ---- The tracepoints ---- */
@@ -196,28 +204,30 @@ static unsigned preempt_depth(void)
 	return current->ctx / CTX_PREEMPT;
 }
 
-static void irq_disable_hit(bool were_on, unsigned long ip, unsigned long parent)
+static void irq_disable_hit(bool were_on, unsigned long ip, unsigned long parent,
+			    unsigned long place)
 {
 	if (were_on)
-		section_begin(ip, parent);
+		section_begin(ip, parent, place);
 }
 
-static void irq_enable_hit(bool will_be_on, unsigned long ip, unsigned long parent)
+static void irq_enable_hit(bool will_be_on, unsigned long ip, unsigned long parent,
+			   unsigned long place)
 {
 	if (will_be_on && !(READ_ONCE(latency_kinds) & PREEMPT && preempt_depth()))
-		section_end(ip, parent);
+		section_end(ip, parent, place);
 }
 
 static void preempt_disable_hit(unsigned long ip, unsigned long parent)
 {
 	if (preempt_depth() == 1)
-		section_begin(ip, parent);
+		section_begin(ip, parent, parent);
 }
 
 static void preempt_enable_hit(unsigned long ip, unsigned long parent)
 {
 	if (preempt_depth() == 1 && !(READ_ONCE(latency_kinds) & IRQS && irqs_disabled()))
-		section_end(ip, parent);
+		section_end(ip, parent, parent);
 }
 
 static int latency_points_init(void)
@@ -302,15 +312,20 @@ static void latency_reset(struct trace_array *tr)
 	latency_kinds = 0;
 	trace_functions(tr);
 	tr->snapshot->since = 0;
-	tracing_free_snapshot(tr);
+	if (had_snapshot)
+		tracing_reset(tr->snapshot, -1);
+	else
+		tracing_free_snapshot(tr);
 }
 
 static int latency_init(struct trace_array *tr, unsigned kinds)
 {
+	bool had = tracing_spare(tr);
 	int err = latency_kinds ? -EBUSY : tracing_alloc_snapshot(tr);
 
 	if (err)
 		return err;
+	had_snapshot = had;
 	tracing_reset(tr->snapshot, -1);
 	memset(sections, 0, sizeof(sections));
 	watched = NULL;

@@ -46,7 +46,7 @@ int tracing_alloc_snapshot(struct trace_array *tr)
 {
 	int err = 0;
 
-	if (tr->cpu[0].fixed)
+	if (tr->cpu[0].fixed || tr->tracer->print_max)
 		return -EBUSY;
 	if (has_snapshot(tr))
 		return 0;

@@ -7,7 +7,7 @@
  */
 #include "asm-ftrace/regs.h"
 #include "irq.h"
-#include "trace.h"
+#include "trace_event.h"
 #include "tracefs.h"
 #include "unwind.h"
 
@@ -64,8 +64,10 @@ void trace_write_stack(struct trace_array *tr, unsigned long ip, unsigned long p
 	struct trace_write w;
 	struct stack_entry *e = trace_reserve(tr, TRACE_STACK, sizeof(*e) + 8 * count, &w);
 
-	if (e)
+	if (e) {
+		trace_fill_entry((u32 *)e, TRACE_STACK, flags);
 		fill_stack(e, e->ent, entries, count);
+	}
 	trace_end(&w, e);
 	irq_restore(flags);
 }
