@@ -38,8 +38,10 @@ struct thread;
 	_(kfree, const void *call_site, const void *p)                                        \
 	_(module_load, const char *name)                                                      \
 	_(module_free, const char *name)                                                      \
-	_(irq_disable, bool were_on, unsigned long ip, unsigned long parent, unsigned long place) \
-	_(irq_enable, bool will_be_on, unsigned long ip, unsigned long parent, unsigned long place) \
+	_(irq_disable, bool were_on, unsigned long ip, unsigned long parent,                  \
+	  unsigned long place)                                                                \
+	_(irq_enable, bool will_be_on, unsigned long ip, unsigned long parent,                \
+	  unsigned long place)                                                                \
 	_(preempt_disable, unsigned long ip, unsigned long parent)                            \
 	_(preempt_enable, unsigned long ip, unsigned long parent)
 

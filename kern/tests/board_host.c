@@ -142,6 +142,9 @@ void handle_ipi(void)
 void handle_timer(void)
 {
 }
+void preempt_disable(void)
+{
+}
 void preempt_enable(void)
 {
 }

@@ -176,6 +176,10 @@ const char *ksym_lookup(unsigned long addr, unsigned long *offset, unsigned long
 
 __thread struct thread *host_current;
 __thread struct cpu *host_cpu;
+void preempt_disable(void)
+{
+	thread_now.ctx += CTX_PREEMPT;
+}
 void preempt_enable(void)
 {
 	thread_now.ctx -= CTX_PREEMPT;

@@ -160,9 +160,11 @@ class LatencyOnAMachine(OneBoot):
 
     def test_a_snapshot_command_stays(self) -> None:
         self.quiet("echo 'hold_irqs:snapshot' > set_ftrace_filter", "echo irqsoff > current_tracer",
-                   "echo irqs > /proc/hold", "echo nop > current_tracer", "echo hold_irqs > set_ftrace_filter",
-                   "echo function > current_tracer", "echo irqs > /proc/hold")
-        self.assertIn("hold_irqs [hold] <-hold_write [hold]", self.sh("cat trace") + self.sh("cat snapshot"))
+                   "echo irqs > /proc/hold", "echo nop > current_tracer",
+                   "echo hold_irqs > set_ftrace_filter", "echo function > current_tracer",
+                   "echo irqs > /proc/hold")
+        self.assertIn("hold_irqs [hold] <-hold_write [hold]",
+                      self.sh("cat trace") + self.sh("cat snapshot"))
         self.assertNotIn("is freed", self.sh("cat snapshot"))
         self.quiet("echo '!hold_irqs:snapshot' > set_ftrace_filter", "echo 0 > snapshot")
 

@@ -214,7 +214,7 @@ struct tracer {
 	u32 options; /* TRACE_ITER_* that exist only while it is the current tracer */
 	/* called after any option has changed; or NULL */
 	void (*options_changed)(struct trace_array *tr);
-	/* `trace` shows the spare buffers, to which the tracer moves the longest section's events */
+	/* `trace` shows the spare buffers, which have the events of the longest section */
 	bool print_max;
 };
 #define TRACER(t) TABLE_ENTRY(const struct tracer *const, tracer, t##_tracer_entry) = &t
