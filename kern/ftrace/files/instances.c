@@ -42,11 +42,11 @@ static struct instance *instance_new(void)
 
 static void instance_free(struct instance *i)
 {
-	TABLE_FOR_EACH(const struct instance_hook, instance_hook, hook)
-		hook->gone(&i->tr);
 	mutex_lock(&trace_lock);
 	tracing_set_tracer(&i->tr, nop_tracer.name);
 	mutex_unlock(&trace_lock);
+	TABLE_FOR_EACH(const struct instance_hook, instance_hook, hook)
+		hook->gone(&i->tr);
 	for (int list = 0; HAS_MODULES && list < 2; list++)
 		ftrace_mod_forget(&i->ops.filter, list);
 	ftrace_filter_free(&i->ops.filter);

@@ -232,7 +232,7 @@ class LatencyOnAMachine(OneBoot):
                    "echo irqs > /proc/hold")
         self.assertIn("[hold]", self.sh("cat instances/a/trace"))
         self.assertNotIn("[hold]", self.sh("cat trace"))
-        self.quiet("rmdir instances/a")
+        self.quiet("echo wakeup > instances/a/current_tracer", "rmdir instances/a")
         self.assertIn("[hold]", self.found("irqsoff", "irqs"))
 
     def test_the_module_refuses_what_it_does_not_know(self) -> None:

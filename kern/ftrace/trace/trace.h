@@ -311,8 +311,8 @@ bool trace_dump_line(struct trace_printer *p, int cpu, struct seq *s);
 /*
  * What another room does for an instance. made(tr): add to the directory of the new
  * instance @tr, before it is linked into the tree. 0 or -errno: then @tr is not made.
- * gone(tr): take that back, before the buffers are freed; also if made(tr) has failed or
- * was not called. Context: thread, without trace_lock.
+ * gone(tr): take that back, after the tracer is nop and before the buffers are freed; also
+ * if made(tr) has failed or was not called. Context: thread, without trace_lock.
  */
 struct instance_hook {
 	int (*made)(struct trace_array *tr);
