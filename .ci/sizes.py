@@ -58,20 +58,23 @@ MODULES = ("kern/ftrace/modules/", "kern/ftrace/filters/mod_filter", "kern/modul
 # latency tracers (345 in events/; 60 in trace/, files/ and ring/; 50 in kern/: the functions that
 # mask interrupts in their sight). The
 # shell's was 1,500, until it got pipes and lists: pipe.c and pipe.h have 102 lines, `<`, `&&`,
-# `||`, $? and $! about 110, and `ps`, 75 lines, has become a program.
+# `||`, $? and $! about 110, and `ps`, 75 lines, has become a program. Globs are 60 lines in the
+# shell; their matching, 50 lines, has moved from kern/ftrace to kern/base. Filters of groups, the
+# errors of t:, e: and s: lines and printk_formats are 52 lines in events/, ftrace_enabled and
+# groups in tracing_cpumask 10 in files/, /proc/cmdline and the second path of tracefs 20 in kern/.
 PARTS: list[tuple[str, int | None, Callable[[str], bool]]] = [
     (f"what students write in labs 1 to {TRACER_LABS[-1]}", 2000,
      lambda f: f in handed_in(TRACER_LABS)),
     (f"in labs {TRACER_LABS[-1] + 1} and {max(rubric.LABS)}", 600,
      lambda f: f in handed_in(rubric.LABS) - handed_in(TRACER_LABS)),
-    ("kern/ftrace/", 7210, inside("kern/ftrace/", but=("kern/ftrace/tools/", *MODULES, *EVENTS))),
+    ("kern/ftrace/", 7165, inside("kern/ftrace/", but=("kern/ftrace/tools/", *MODULES, *EVENTS))),
     ("loader, modules, probes, live patch", 4700, inside(*MODULES)),
-    ("events", 4770, inside(*EVENTS)),
+    ("events", 4820, inside(*EVENTS)),
     ("build tools in kern/ftrace/", 1350, inside("kern/ftrace/tools/")),
-    ("kern/ without what is named here", 7815,
+    ("kern/ without what is named here", 7885,
      inside("kern/", but=("kern/ftrace/", "kern/apps/", "kern/shell/", "kern/samples/", *MODULES,
                           *EVENTS))),
-    ("kern/shell/", 1600, inside("kern/shell/")),
+    ("kern/shell/", 1660, inside("kern/shell/")),
     ("grading/ and qemu/", 16000, inside("grading/", "qemu/")),
     ("Makefile", 160, lambda f: f == "Makefile"),
     ("all other make files", 500, lambda f: f.endswith(".mk")),

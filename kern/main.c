@@ -45,8 +45,16 @@ static void banner(void)
 		printk("Command line: %s\n", bootargs);
 }
 
+static int cmdline_show(struct seq *s, u64 item)
+{
+	seq_printf(s, "%s\n", bootargs);
+	return 1;
+}
+TEXT_OPS(cmdline_ops, cmdline_show, NULL);
+
 static void make_files(void)
 {
+	file_make("/proc/cmdline", 0444, &cmdline_ops, NULL);
 	file_make("/tmp", S_DIR | 0777, NULL, NULL);
 	if (initrd.end)
 		cpio_unpack(phys_to_virt(initrd.start), initrd.end - initrd.start);

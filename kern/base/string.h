@@ -16,6 +16,8 @@ int strncmp(const char *a, const char *b, size_t n);
 char *strchr(const char *s, int c);
 /* Copies at most size-1 bytes and ends with NUL; returns strlen(s). */
 size_t strlcpy(char *d, const char *s, size_t size);
+/* glob.c: does @name match @pattern, @len bytes: * ? [a-z] [!a-z] and backslash? Any context. */
+bool glob_match(const char *pattern, size_t len, const char *name);
 /*
  * The whole string as a number; base 0: by its prefix. A trailing newline is allowed. Return: 0,
  * -EINVAL, -ERANGE.

@@ -88,7 +88,7 @@ static int walk(struct node *cwd, const char *path, struct place *at)
 			*at = (struct place){NULL, is_last(path + c) ? n : NULL, path, c};
 			return -ENOENT;
 		}
-		n = child;
+		n = child->link ?: child;
 	}
 	if (path[-1] == '/' && !is_dir(n))
 		return -ENOTDIR;
@@ -247,6 +247,15 @@ struct node *file_make_at(struct node *dir, const char *path, u16 mode, const st
 struct node *file_make(const char *path, u16 mode, const struct file_ops *ops, void *data)
 {
 	return file_make_at(&root, path, mode, ops, data);
+}
+
+int file_link(const char *path, struct node *dir)
+{
+	struct node *n = file_make(path, dir->mode, NULL, NULL);
+
+	if (n)
+		n->link = dir;
+	return n ? 0 : -ENOMEM;
 }
 
 typedef int (*special_t)(struct node *dir, const char *name);

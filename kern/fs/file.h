@@ -63,6 +63,7 @@ struct node {
 	bool owned;  /* data was allocated, it is not in the initrd */
 	u32 opens;   /* open files; while not 0, it cannot be removed */
 	struct node *parent, *child, *sibling;
+	struct node *link; /* file_link(): the directory that has this second name; or NULL */
 };
 #define S_DIR 0040000
 
@@ -95,6 +96,8 @@ struct node *file_make(const char *path, u16 mode, const struct file_ops *ops, v
 /* The same, with a path relative to @dir. */
 struct node *file_make_at(struct node *dir, const char *path, u16 mode, const struct file_ops *ops,
 			  void *data);
+/* Make @path a second name of the directory @dir, which is never removed. 0 or -ENOMEM. */
+int file_link(const char *path, struct node *dir);
 int file_remove(struct node *cwd, const char *path); /* a file, or an empty directory */
 int file_mkdir(struct node *cwd, const char *path);
 int file_stat(struct node *cwd, const char *path, struct node *copy);

@@ -14,7 +14,7 @@ STAGES := 1 2 3 4 5 6 7 8
 ftrace_lab.1 := mcount.S static.c
 ftrace_lab.2 := mcount.S static.c records.c table.c functions.c
 ftrace_dynamic := islands.S records.c table.c set.c functions.c patch.c dynamic.c \
-	filter.c filter_files.c glob.c
+	filter.c filter_files.c
 ftrace_lab.3 := mcount.S mcount_caller.S $(ftrace_dynamic) single.c
 ftrace_lab.4 := caller.S $(ftrace_dynamic) ops.c hash.c instances.c trace_stack.c
 ftrace_graph := graph.S shadow.c shadow_frame.c shadow_room.c shadow_var.c \

@@ -29,6 +29,13 @@ static void skip_blanks(struct command_line *c)
 		c->rest++;
 }
 
+static void put_letter(struct command_line *c, bool quoted)
+{
+	if (strchr("*?[\\", *c->rest))
+		c->special |= quoted ? 2 : 1;
+	c->text[c->len++] = *c->rest++;
+}
+
 /* $? and $!; any other $ is a letter. Return: there was one. */
 static bool put_value(struct command_line *c)
 {
@@ -51,7 +58,7 @@ static bool copy_quoted(struct command_line *c)
 			continue;
 		if (quote == '"' && *c->rest == '\\' && c->rest[1] && strchr("\"\\$`", c->rest[1]))
 			c->rest++;
-		c->text[c->len++] = *c->rest++;
+		put_letter(c, true);
 	}
 	if (!*c->rest)
 		return false;
@@ -71,8 +78,10 @@ static char *take_word(struct command_line *c)
 				return NULL;
 			}
 		} else if (!put_value(c)) {
-			c->rest += *c->rest == '\\' && c->rest[1];
-			c->text[c->len++] = *c->rest++;
+			bool quoted = *c->rest == '\\';
+
+			c->rest += quoted && c->rest[1];
+			put_letter(c, quoted);
 		}
 	}
 	c->text[c->len++] = 0;
@@ -105,16 +114,21 @@ static bool is_descriptor(const char *word)
 	return *word == '>' || *word == '<';
 }
 
+/* The name of a command is no glob. */
 static int take_argument(struct command_line *c)
 {
-	if (c->argc == WORDS_MAX)
-		return refuse(c, "there are more than 63 words");
+	int files;
+
 	if (is_descriptor(c->rest))
 		return refuse(c, "a redirection has no number: write '>' or '<' without one");
+	c->special = 0;
 	c->argv[c->argc] = take_word(c);
 	if (!c->argv[c->argc])
 		return -EINVAL;
-	c->argc++;
+	files = c->argc && c->special == 1 ? shell_expand(c, c->argv[c->argc]) : 0;
+	if (files < 0 || (!files && c->argc == WORDS_MAX))
+		return refuse(c, "there are more than 500 words, or a glob has more than 12 parts");
+	c->argc += !files;
 	return 0;
 }
 

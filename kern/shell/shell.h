@@ -3,6 +3,7 @@
  *
  *	shell.c		runs each command of a line as a job
  *	parse.c		splits a line into commands and words
+ *	expand.c	finds the files that a glob matches
  *	pipe.c		what a command writes and the next one reads
  *	line.c		edits the line, with a history
  *	commands.c	the built-in commands

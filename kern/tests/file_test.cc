@@ -20,6 +20,7 @@ int file_remove(node *cwd, const char *path);
 int file_mkdir(node *cwd, const char *path);
 int file_chdir(node **cwd, const char *path);
 int file_unmake(node *n);
+int file_link(const char *path, node *dir);
 struct file_range {
 	unsigned long start, size;
 	file_range *next;
@@ -369,6 +370,23 @@ TEST(File, two_modules_go_at_the_same_time)
 	stays(one);
 	stays(two);
 	EXPECT_EQ(get("/dev/two"), "two");
+}
+
+TEST(File, a_directory_with_a_second_name)
+{
+	char path[100];
+	node *cwd = nullptr;
+
+	host_make("/real/dir/file", 0644, "text");
+	node *dir = file_lookup(nullptr, "/real/dir");
+	ASSERT_EQ(file_link("/other/name", dir), 0);
+	EXPECT_EQ(get("/other/name/file"), "text");
+	EXPECT_EQ(put("/other/name/new", "more"), 4);
+	EXPECT_EQ(get("/real/dir/new"), "more") << "it is one directory";
+	EXPECT_EQ(file_chdir(&cwd, "/other/name"), 0);
+	file_path(cwd, path, sizeof(path));
+	EXPECT_STREQ(path, "/real/dir");
+	EXPECT_EQ(file_lookup(nullptr, "/other/name/.."), file_lookup(nullptr, "/real"));
 }
 
 TEST(File, what_could_not_be_made_whole_is_not_there)

@@ -1286,6 +1286,18 @@ def pipes() -> list[Step]:
         loses_nothing(f"{noise} | cat | head -n 0", f"{noise} | echo done | sleep 0",
                       "cat /nosuch | cat > /nosuch/x", "echo a | | b",
                       "sleep 60 | cat & kill $!; wait"),
+        # Globs, which are the names of files, or stay as they are.
+        prints("echo events/*/sched_p*/id 'ev*' ev\\* nosuch*",
+               "events/sched/sched_process_exit/id events/sched/sched_process_fork/id ev* ev* "
+               "nosuch*\n"),
+        prints("cd /tmp; echo two > b.txt; echo one > a.txt; cat *.txt; ls ?.tx*",
+               "one\ntwo\na.txt\nb.txt\n"),
+        prints("cat *.txt > c.txt; cat c* | wc -l; cat < *.txt",
+               "2\ncat: *.txt: No such file or directory (ENOENT)\n"),
+        prints("rm ?.txt; echo *.txt > *.txt; cat *.txt; rm *.txt; cd /sys/kernel/tracing",
+               "*.txt\n"),
+        shows("echo events/*/*/../../*/*/*", r"^shell: there are more than 500 words"),
+        loses_nothing("cat events/*/*/enable", "echo nosuch*", "echo events/*/*/../../*/*/* | cat"),
         prints("ps | grep -c shell", "1\n"),
         prints("uname; uname -x", "Callsite\nUsage: uname [-a]\n"),
     ]

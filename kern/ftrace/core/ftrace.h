@@ -23,7 +23,7 @@
  *	set.c		sets of records that are edited
  *	dynamic.c	the stub that a site calls, the word that must be there, ftrace_bug()
  *	patch.c		reads, compares and stores the word at a site; a batch
- *	hash.c, glob.c	a set of functions that an event searches; patterns of names
+ *	hash.c		a set of functions that an event searches
  *	ftrace.c	ftrace_lock, global_ops, the guard against recursion
  *
  * At boot kern/main.c calls ftrace_init() (dynamic.c; labs 1 and 2: ops/static.c). A

@@ -191,7 +191,5 @@ const char *ftrace_name(const struct dyn_ftrace *rec);
 struct seq;
 void ftrace_show_name(struct seq *s, const struct dyn_ftrace *rec, const char *end);
 
-/* Does @name match @pattern, @len bytes: * ? [a-z] [!a-z] and backslash. */
-bool glob_match(const char *pattern, size_t len, const char *name);
 
 #endif

@@ -63,14 +63,8 @@ static int dump_set(struct file *f, u64 value)
 	dump_on_oops = value;
 	return 0;
 }
-static const struct tracefs_value dump_value = {dump_get, dump_set};
-
-static int dump_init(void)
-{
-	return file_make("/proc/sys/kernel/ftrace_dump_on_oops", 0644, &tracefs_value_ops,
-			 (void *)&dump_value) ? 0 : -ENOMEM;
-}
-INITCALL(dump_init);
+TRACEFS_U64(ftrace_dump_on_oops, "/proc/sys/kernel/ftrace_dump_on_oops", TRACEFS_TOP, dump_get,
+	    dump_set);
 
 static int param_dump(const char *value)
 {

@@ -195,12 +195,7 @@ static int enable_set(struct file *f, u64 on)
 	mutex_unlock(&events_lock);
 	return err;
 }
-
-static ssize_t enable_write(struct file *f, const char *buf, size_t n, u64 *pos)
-{
-	return tracefs_set_number(f, buf, n, enable_set);
-}
-TEXT_OPS(enable_ops, enable_show, enable_write);
+CONTROL_OPS(enable_ops, enable_show, number, enable_set);
 
 /* Does @file enable @e? events/enable does, and so does the file `enable` of the event's group. */
 static bool is_of(const struct trace_probe_event *e, const struct file *file)
@@ -232,12 +227,7 @@ static int group_set(struct file *f, u64 on)
 	mutex_unlock(&events_lock);
 	return err;
 }
-
-static ssize_t group_write(struct file *f, const char *buf, size_t n, u64 *pos)
-{
-	return tracefs_set_number(f, buf, n, group_set);
-}
-TEXT_OPS(group_ops, group_show, group_write);
+CONTROL_OPS(group_ops, group_show, number, group_set);
 TRACEFS_INSTANCE_FILE(events_enable, "events/enable", 0644, &group_ops, (void *)1);
 
 /*
@@ -373,11 +363,24 @@ int event_make_filter(const struct trace_event_file *f, char *text, struct event
 	return err;
 }
 
+/* events_lock is held. */
+static void set_filter(struct trace_event_file *f, struct event_filter *filter)
+{
+	struct event_filter *old = f->filter;
+
+	smp_wmb();
+	WRITE_ONCE(f->filter, filter);
+	probe_event_update(f->event);
+	if (old)
+		synchronize_sched();
+	kfree(old);
+}
+
 /* "0" removes it. A refused filter changes nothing. */
 static ssize_t filter_write(struct file *file, const char *buf, size_t n, u64 *pos)
 {
 	struct trace_event_file *f = file->node->data;
-	struct event_filter *filter = NULL, *old = NULL;
+	struct event_filter *filter = NULL;
 	char *text = event_trimmed(buf, n);
 	int err = text ? 0 : -ENOMEM;
 
@@ -386,19 +389,55 @@ static ssize_t filter_write(struct file *file, const char *buf, size_t n, u64 *p
 		kfree(text);
 	else if (text)
 		err = event_make_filter(f, text, &filter);
-	if (!err) {
-		old = f->filter;
-		smp_wmb();
-		WRITE_ONCE(f->filter, filter);
-		probe_event_update(f->event);
-	}
+	if (!err)
+		set_filter(f, filter);
 	mutex_unlock(&events_lock);
-	if (old)
-		synchronize_sched();
-	kfree(old);
 	return err ?: (ssize_t)n;
 }
 TEXT_OPS(filter_ops, filter_show, filter_write);
+
+static int group_filter_show(struct seq *s, u64 item)
+{
+	seq_printf(s, "### global filter ###\n"
+		      "# Use this to set filters for multiple events.\n"
+		      "# Only events with the given fields will be affected.\n"
+		      "# If no events are modified, an error message will be displayed here\n");
+	return 1;
+}
+
+/* Each event of the group that has the fields gets the filter; the others keep theirs. */
+static ssize_t group_filter_write(struct file *file, const char *buf, size_t n, u64 *pos)
+{
+	struct probe_error error = {.subsystem = "event filter parse error",
+				    .command = event_trimmed(buf, n)};
+	int err = error.command ? -EINVAL : -ENOMEM, refused = 0;
+	const char *why;
+	unsigned column;
+
+	mutex_lock(&events_lock);
+	for (struct trace_probe_event *e = events_by_id; e && err != -ENOMEM; e = e->next) {
+		struct event_filter *filter = NULL;
+
+		if (!is_of(e, file))
+			continue;
+		if (strcmp(error.command, "0"))
+			refused = event_filter_parse(error.command, e->def, &filter, &why,
+						     &column);
+		if (!refused)
+			set_filter(event_file_of(e, trace_array_of(file)), filter);
+		if (refused == -EINVAL)
+			error.text = "Couldn't find or set field in one of a subsystem's events";
+		else
+			err = refused;
+	}
+	mutex_unlock(&events_lock);
+	if (error.text)
+		error_log_add(trace_array_of(file), &error);
+	else
+		kfree(error.command);
+	return err ?: (ssize_t)n;
+}
+TEXT_OPS(group_filter_ops, group_filter_show, group_filter_write);
 
 static int id_show(struct seq *s, u64 item)
 {
@@ -430,33 +469,37 @@ static const struct {
 		   {"format", 0444, &format_ops},
 		   {"id", 0444, &id_ops}};
 
-/* events/<group>, with its enable. */
+/* events/<group>, with its enable and its filter. */
 static struct node *group_dir(const struct trace_array *tr, const char *group, int *err)
 {
 	struct node *events = file_lookup(tr->dir, tr->dir ? "events" : TRACEFS "events");
 	struct node *dir = events ? file_lookup(events, group) : NULL;
-	char path[PROBE_EVENT_NAME + 8];
+	char enable[PROBE_EVENT_NAME + 8], filter[PROBE_EVENT_NAME + 8];
 
 	*err = -EEXIST;
 	if (dir)
 		return dir->mode & S_DIR ? dir : NULL;
 	*err = -ENOMEM;
-	snprintf(path, sizeof(path), "%s/enable", group);
-	return events && file_make_at(events, path, 0644, &group_ops, NULL)
+	snprintf(enable, sizeof(enable), "%s/enable", group);
+	snprintf(filter, sizeof(filter), "%s/filter", group);
+	return events && file_make_at(events, enable, 0644, &group_ops, NULL) &&
+			       file_make_at(events, filter, 0644, &group_filter_ops, NULL)
 		       ? file_lookup(events, group)
 		       : NULL;
 }
 
 /*
- * Take out the directory and its `enable` in one step. If one is in use (a thread's cwd, an open
- * file), both stay, for the group's next event.
+ * Take out the directory and its two files in one step. If one is in use (a thread's cwd, an open
+ * file), all stay, for the group's next event.
  */
 static void remove_empty_group(struct node *dir)
 {
-	struct node *enable = file_lookup(dir, "enable"), *tree;
+	struct node *tree;
 
-	if (dir->child == enable && enable && !enable->sibling && enable->ops == &group_ops &&
-	    !file_detach(dir->parent, dir->name, &tree))
+	for (const struct node *n = dir->child; n; n = n->sibling)
+		if (n->ops != &group_ops && n->ops != &group_filter_ops)
+			return;
+	if (!file_detach(dir->parent, dir->name, &tree))
 		file_tree_free(tree);
 }
 

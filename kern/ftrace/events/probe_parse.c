@@ -840,18 +840,35 @@ static int parse_words(struct parser *p)
 	return err ?: parse_args(p);
 }
 
+/* Kinds that only Linux has. The errors are its own for what does not exist. */
+static int refuse_kind(struct parser *p, char kind)
+{
+	if (kind == 's')
+		return fail_in(p, 0, 0, "There are no synthetic events");
+	if (kind == 't')
+		return fail_in(p, 1, 0, "Tracepoint is not found");
+	fail_in(p, 1, 0, "Attached event does not exist");
+	return -ENODEV;
+}
+
 static int parse_line(struct parser *p, char **words)
 {
+	static const char kinds[] = "prftes";
+	static const char *const subsystems[] = {"trace_kprobe", "trace_kprobe", "trace_fprobe",
+						 "trace_fprobe", "event_probe", "synthetic_events"};
+	const char *kind = strchr(kinds, *words[0]);
 	struct probe_def *def;
 	int err;
 
-	if (p->count < 2 || !strchr("prf", *words[0]) ||
+	if (p->count < 2 || !kind ||
 	    (words[0][1] && words[0][1] != ':' && !is_digit(words[0][1])))
 		return -EINVAL;
-	p->error->subsystem = *words[0] == 'f' ? "trace_fprobe" : "trace_kprobe";
+	p->error->subsystem = subsystems[kind - kinds];
 	join(p->error, words, p->count);
 	if (!p->error->command)
 		return -ENOMEM;
+	if (kind - kinds > 2)
+		return refuse_kind(p, *kind);
 	if (p->count - 2 > PROBE_ARGS_MAX) {
 		fail_in(p, 2, 0, "Too many arguments are specified");
 		return -E2BIG;

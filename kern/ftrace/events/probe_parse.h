@@ -102,7 +102,8 @@ struct probe_names {
 };
 
 /*
- * 0, and *@def, kmalloc()ed; -EINVAL, -E2BIG, -ENOENT, -ENOMEM. -ENODEV: the line is empty.
+ * 0, and *@def, kmalloc()ed; -EINVAL, -E2BIG, -ENOENT, -ENOMEM. -ENODEV: the line is empty, or
+ * error->text says what is not there.
  * @line is written to. @def is freed by kfree(), and so is error->command.
  */
 int probe_parse(char *line, const struct probe_names *names, struct probe_def **def,

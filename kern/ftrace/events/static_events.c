@@ -11,6 +11,7 @@
 #include "irq.h"
 #include "ksyms.h"
 #include "string.h"
+#include "tracefs.h"
 #include "unwind.h"
 
 typedef int pid_t;
@@ -190,6 +191,16 @@ static void irq_handler_exit_hit(int irq, bool handled)
 
 static const char *const ipi_reasons[] = {[IPI_RESCHEDULE] = "Rescheduling interrupts",
 					  [IPI_CALL] = "Function call interrupts"};
+/* The texts to which events point, with their addresses: for programs that read raw events. */
+static int printk_formats_show(struct seq *s, u64 item)
+{
+	if (ipi_reasons[item])
+		seq_printf(s, "0x%lx : \"%s\"\n", (unsigned long)ipi_reasons[item],
+			   ipi_reasons[item]);
+	return item + 1 == ARRAY_SIZE(ipi_reasons);
+}
+TRACEFS_TEXT(printk_formats, "printk_formats", TRACEFS_TOP, printk_formats_show);
+
 #define IPI_FIELDS(_) _(value, const char *, reason)
 #define IPI_EVENT(id, name)                                                                   \
 	STATIC_EVENT(id, ipi, name, IPI_FIELDS, "(%s)", REC->reason);                         \

@@ -373,7 +373,7 @@ static int create(char *line, struct probe_error *error)
 	int err = probe_parse(line, &kernel_names, &def, error);
 
 	if (err)
-		return err == -ENODEV ? 0 : err;
+		return err == -ENODEV && !error->text ? 0 : err;
 	p = kzalloc(sizeof(*p));
 	if (p)
 		*p = (struct trace_probe){.def = def, .event = &no_event};
@@ -513,7 +513,7 @@ int probe_events_command(char *line, bool dynamic)
 		kind++;
 	if (*line == '-' || (dynamic && *line == '!'))
 		return remove_named(line, dynamic);
-	if (!dynamic && *kind == 'f')
+	if (!dynamic && *kind && strchr("ftes", *kind))
 		return -EINVAL;
 	err = create(line, &error);
 	if (error.text)

@@ -1,7 +1,8 @@
 /*
  * Files of functions that are traced: an instance's filters (set_ftrace_filter,
- * set_ftrace_notrace), and enabled_functions.
+ * set_ftrace_notrace), enabled_functions, and /proc/sys/kernel/ftrace_enabled.
  */
+#include "errno.h"
 #include "filter.h"
 #include "trace.h"
 #include "tracefs.h"
@@ -47,3 +48,21 @@ static int enabled_show(struct seq *s, u64 item)
 	return !rec;
 }
 TRACEFS_TEXT(enabled_functions, "enabled_functions", TRACEFS_TOP, enabled_show);
+
+/* ---- /proc/sys/kernel/ftrace_enabled ---- */
+
+static u64 on_get(const struct file *f)
+{
+	return !ftrace_disabled;
+}
+
+/* Linux can end all tracers and start them again. Here only what is true already can be written. */
+static int on_set(struct file *f, u64 on)
+{
+	if (ftrace_disabled)
+		return tracefs_refuse(f, -ENODEV, "tracing was ended by an error; see the console");
+	return on ? 0
+		  : tracefs_refuse(f, -EBUSY,
+				   "tracers are ended one by one; see enabled_functions");
+}
+TRACEFS_U64(ftrace_enabled, "/proc/sys/kernel/ftrace_enabled", TRACEFS_TOP, on_get, on_set);

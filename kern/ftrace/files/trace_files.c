@@ -151,11 +151,7 @@ static int buffer_size_set(struct file *f, u64 kb)
 				     : "no memory for a buffer of this size")
 		   : 0;
 }
-static ssize_t buffer_size_write(struct file *f, const char *buf, size_t n, u64 *pos)
-{
-	return tracefs_set_number(f, buf, n, buffer_size_set);
-}
-TEXT_OPS(buffer_size_ops, buffer_size_show, buffer_size_write);
+CONTROL_OPS(buffer_size_ops, buffer_size_show, number, buffer_size_set);
 TRACEFS_INSTANCE_FILE(buffer_size_kb, "buffer_size_kb", 0644, &buffer_size_ops, (void *)-1l);
 TRACEFS_CPU_FILE(cpu_buffer_size_kb, "per_cpu/cpu%u/buffer_size_kb", 0644, &buffer_size_ops);
 
@@ -169,7 +165,7 @@ static int buffer_total_show(struct seq *s, u64 item)
 }
 TRACEFS_TEXT(buffer_total_size_kb, "buffer_total_size_kb", TRACEFS_INSTANCE, buffer_total_show);
 
-/* ---- tracing_cpumask: hexadecimal, bit 0 is CPU 0 ---- */
+/* ---- tracing_cpumask: hexadecimal, bit 0 is CPU 0; a comma between groups of 32 bits ---- */
 
 static int cpumask_show(struct seq *s, u64 item)
 {
@@ -185,11 +181,16 @@ static int cpumask_show(struct seq *s, u64 item)
 static int cpumask_set(struct file *f, const char *text)
 {
 	struct trace_array *tr = trace_array_of(f);
-	u64 mask;
+	u64 mask = 0;
+	int err = 0;
 
-	if (!*text || kstrtou64(text, 16, &mask))
-		return tracefs_refuse(f, -EINVAL, "not a hexadecimal number");
-	if (mask >> nr_cpus)
+	while (*text && strchr("0, ", *text)) /* so there is no "0x" */
+		text++;
+	if (*text)
+		err = strchr(text, ',') ? -ERANGE : kstrtou64(text, 16, &mask);
+	if (err == -EINVAL)
+		return tracefs_refuse(f, err, "not a hexadecimal number");
+	if (err || mask >> nr_cpus)
 		return tracefs_refuse(f, -EOVERFLOW, "there are %u CPUs", nr_cpus);
 	for (unsigned i = 0; i < nr_cpus; i++)
 		tracing_slow_cpu(tr, i, RB_MASKED, !(mask >> i & 1));

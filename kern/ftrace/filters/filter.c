@@ -11,6 +11,7 @@
 
 #include "hash.h"
 #include "print.h"
+#include "strerror.h"
 #include "string.h"
 #include "tracefs.h"
 
@@ -190,9 +191,12 @@ static int end_word(struct edit *e)
 		err = -EINVAL;
 	else if (e->len)
 		err = apply_word(e);
-	if (err)
+	if (err == -EINVAL)
 		printk("%s: no function matches '%.*s'%s\n", e->name, (int)e->len, e->word,
 		       hint(e));
+	else if (err)
+		printk("%s: '%.*s': %s\n", e->name, (int)e->len, e->word,
+		       err == -ENOSPC ? "no stub is free" : strerror(-err));
 	e->len = 0;
 	e->overlong = false;
 	return err;

@@ -1,5 +1,5 @@
 // needs: kern/ftrace/events/event_filter.c kern/ftrace/events/probe_parse.c
-// needs: kern/ftrace/core/glob.c kern/base/string.c kern/base/print.c -DKERNEL_NAMES
+// needs: kern/base/glob.c kern/base/string.c kern/base/print.c -DKERNEL_NAMES
 // needs: -Ikern/ftrace/tests/host -Ikern/tests
 /* Comparisons of the filter of an event: as in Linux, the number is cast to the field's type. */
 #include <cstdlib>

@@ -1,4 +1,4 @@
-// needs: kern/ftrace/core/glob.c -Ikern/ftrace/tests/host
+// needs: kern/base/glob.c -Ikern/ftrace/tests/host
 /* Globs, compared with the C library's fnmatch(3). */
 #include <fnmatch.h>
 #include <gtest/gtest.h>

@@ -1,7 +1,7 @@
 // needs: kern/ftrace/graph/fgraph_one.c kern/ftrace/graph/fgraph_one_walk.c
 // needs: kern/ftrace/graph/shadow_frame.c kern/ftrace/graph/shadow_room.c
 // needs: kern/ftrace/graph/shadow_var.c kern/ftrace/files/functions.c kern/ftrace/ops/ops.c
-// needs: kern/ftrace/core/hash.c kern/ftrace/core/glob.c kern/ftrace/filters/filter.c
+// needs: kern/ftrace/core/hash.c kern/base/glob.c kern/ftrace/filters/filter.c
 // needs: kern/ftrace/core/dynamic.c kern/ftrace/core/records.c kern/ftrace/core/patch.c
 // needs: kern/ftrace/tests/fake_kernel.c kern/ftrace/core/table.c kern/ftrace/core/set.c
 // needs: kern/ftrace/core/ftrace.c -Ikern/ftrace/tests/host -Ikern/ftrace/tests/host/riscv64

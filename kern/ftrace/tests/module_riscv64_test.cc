@@ -1,7 +1,7 @@
 // needs: kern/ftrace/modules/ftrace_module.c kern/ftrace/modules/module_records.c
 // needs: kern/ftrace/riscv64/trampoline.c kern/ftrace/filters/mod_filter.c
 // needs: kern/ftrace/filters/filter.c kern/ftrace/files/functions.c kern/ftrace/ops/ops.c
-// needs: kern/ftrace/core/hash.c kern/ftrace/core/glob.c kern/ftrace/core/dynamic.c
+// needs: kern/ftrace/core/hash.c kern/base/glob.c kern/ftrace/core/dynamic.c
 // needs: kern/ftrace/core/records.c kern/ftrace/core/patch.c kern/ftrace/tests/fake_kernel.c
 // needs: kern/ftrace/tests/fake_list.c kern/ftrace/core/table.c kern/ftrace/core/set.c
 // needs: kern/ftrace/core/ftrace.c -Ikern/ftrace/tests/host -Ikern/ftrace/tests/host/riscv64

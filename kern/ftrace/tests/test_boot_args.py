@@ -24,17 +24,19 @@ class BootArgsOnAMachine:
 
     def test_the_first_call_is_traced(self) -> None:
         """The tracer begins before the shell, with the filter, whatever the order."""
-        booted, (trace, names, options, size) = self.boot(
+        booted, (trace, names, options, size, arguments) = self.boot(
             "ftrace=function trace_buf_size=2M ftrace_notrace=schedule trace_options=sym-offset,"
             "noirq-info ftrace_filter=sched*,shell_main",
             "cat trace", "cat set_ftrace_filter set_ftrace_notrace", "cat trace_options",
-            "cat buffer_size_kb")
+            "cat buffer_size_kb", "cat /proc/cmdline")
         self.assertNotIn("refused", booted)
         self.assertRegex(trace, r"\n +shell-1 +\[000\] +\d+\.\d{6}: shell_main\+0x[04]/0x")
         self.assertNotIn(": schedule", trace)
         self.assertEqual(set(names.split()), {"schedule", "sched_tick", "shell_main"})
         self.assertLessEqual({"sym-offset", "noirq-info"}, set(options.split()))
         self.assertIn(int(size), range(2048, 2056))
+        self.assertEqual(re.findall(r"Command line: (.*\n)", booted), [arguments])
+        self.assertIn("trace_buf_size=2M ftrace_notrace=schedule", arguments)
 
     def test_function_graph(self) -> None:
         _, (trace, ) = self.boot("ftrace_graph_filter=file_open ftrace_graph_notrace=mutex_* "

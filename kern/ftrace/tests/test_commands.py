@@ -177,6 +177,16 @@ class CommandsOnAMachine(OneBoot):
         for file in ("set_ftrace_notrace", "set_graph_function"):
             self.refused("wl_begin:traceoff", file=file)
 
+    def test_the_reason_is_named(self) -> None:
+        """Each of 32 stubs has a command, so there is none for one more."""
+        words = [f"wl_end:{act}:{event}" for act in ("disable_event", "enable_event")
+                 for event in self.sh("cat available_events").split()]
+        self.quiet(*(f"echo '{word}' >> set_ftrace_filter" for word in words[:32]))
+        said = self.sh(f"echo '{words[32]}' >> set_ftrace_filter")
+        self.assertIn(f"set_ftrace_filter: '{words[32]}': no stub is free\n", said)
+        self.assertIn("(ENOSPC)", said)
+        self.assertEqual(len(self.listed()), 32)
+
     # ---- what they do
 
     def test_traceoff_and_traceon(self) -> None:

@@ -166,6 +166,9 @@ class OnAMachine:
         self.assertEqual(self.sh("kt_text"), text)
         self.assertNotEqual(self.sh("echo function > current_tracer"), "")
         self.assertEqual(self.sh("kt_text"), text)
+        self.assertEqual(self.sh("cat /proc/sys/kernel/ftrace_enabled"), "0\n")
+        for number in "01":
+            self.assertIn("(ENODEV)", self.sh(f"echo {number} > /proc/sys/kernel/ftrace_enabled"))
         self.assertEqual(self.sh("echo alive"), "alive\n")
 
 

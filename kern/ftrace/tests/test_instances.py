@@ -106,7 +106,7 @@ class OnAMachine(OneBoot):
                for name in top if not name.startswith("instances")} - {
                    "README", "available_filter_functions", "available_filter_functions_addrs",
                    "dyn_ftrace_total_info", "enabled_functions", "dynamic_events",
-                   "available_events", "saved_cmdlines", "tracing_thresh"
+                   "available_events", "saved_cmdlines", "tracing_thresh", "printk_formats"
                }
         own = {n for n in own if not re.match(r"stack_|function_profile|trace_stat|kprobe|uprobe",
                                               n)}

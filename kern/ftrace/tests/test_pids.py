@@ -219,9 +219,19 @@ class PidsOnAMachine(OneBoot):
                              [bool(mask >> cpu & 1) for cpu in range(self.cpus)])
             self.quiet("echo nop > current_tracer", "echo 1 > tracing_on")
 
+    def test_a_mask_has_groups_of_32_bits(self) -> None:
+        every = f"{(1 << self.cpus) - 1:x}"
+        for word, mask in ((f"0,{every}", every), ("00000000,00000001", "1"), ("", "0"),
+                           (f"0,,0, {every.upper()}", every), (",", "0"), ("00000001", "1")):
+            self.quiet(f"echo '{word}' > tracing_cpumask")
+            self.assertEqual(self.sh("cat tracing_cpumask"), f"{mask}\n", word)
+        self.quiet(f"echo {every} > tracing_cpumask")
+
     def test_a_mask_that_is_refused(self) -> None:
-        for word, error in (("", "EINVAL"), ("x", "EINVAL"), ("-1", "EINVAL"),
-                            (f"{1 << self.cpus:x}", "EOVERFLOW"), ("f" * 40, "EINVAL")):
+        for word, error in (("x", "EINVAL"), ("-1", "EINVAL"), ("0x1", "EINVAL"),
+                            ("0,x", "EINVAL"), (f"{1 << self.cpus:x}", "EOVERFLOW"),
+                            ("f" * 40, "EOVERFLOW"), ("1,0", "EOVERFLOW"),
+                            ("0,1,0,1", "EOVERFLOW")):
             said = self.sh(f"echo '{word}' > tracing_cpumask")
             self.assertIn(f"({error})", said, word)
             self.assertIn("tracefs: tracing_cpumask: ", said)

@@ -438,6 +438,20 @@ class OnProbeEvents(OnAMachine):
             self.refused(line, "EINVAL", file="kprobe_events")
         self.assertEqual(self.sh("cat error_log dynamic_events"), "")
 
+    def test_kinds_that_are_not_here(self) -> None:
+        self.refused("t:one nosuch", "EINVAL")
+        self.logged("t:one nosuch", 6, "Tracepoint is not found", "trace_fprobe")
+        self.refused("e:one sched/nosuch pid=$pid", "ENODEV")
+        self.logged("e:one sched/nosuch pid=$pid", 6, "Attached event does not exist",
+                    "event_probe")
+        self.refused("s:x u64 y", "EINVAL")
+        self.logged("s:x u64 y", 0, "There are no synthetic events", "synthetic_events")
+        for line in ("t:one nosuch", "e:one sched/nosuch", "s:x u64 y", "f file_open"):
+            self.refused(line, "EINVAL", file="kprobe_events")
+        for line in ("total x", "x file_open"):
+            self.refused(line, "EINVAL")
+        self.assertEqual(self.sh("cat error_log dynamic_events"), "")
+
     def test_places_that_cannot_be_probed(self) -> None:
         for line in ("p 0x10", "p file_open+2", "p function_trace_call", "p file_open+0x100000"):
             self.refused(line, "EINVAL")

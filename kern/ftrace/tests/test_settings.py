@@ -146,6 +146,27 @@ class SettingsOnAMachine(OneBoot):
         self.assertEqual(self.sh("cat instances/one/trace").count("<stack trace>"), 3)
         self.quiet("rmdir instances/one")
 
+    # ---- other places
+
+    def test_the_directory_has_its_old_path(self) -> None:
+        old = "/sys/kernel/debug/tracing"
+        self.assertEqual(self.sh("ls /sys/kernel/debug"), "tracing/\n")
+        self.assertEqual(self.sh(f"ls {old}"), self.sh("ls /sys/kernel/tracing"))
+        self.quiet(f"echo by the old path > {old}/trace_marker", f"mkdir {old}/instances/one")
+        self.assertIn("tracing_mark_write: by the old path\n", self.sh("cat trace"))
+        self.assertEqual(self.sh("ls instances"), "one/\n")
+        self.quiet("rmdir instances/one", f"cd {old}")
+        self.assertEqual(self.sh("pwd; cat current_tracer"), "/sys/kernel/tracing\nnop\n")
+        self.assertIn("(ENOTEMPTY)", self.sh(f"rmdir {old}"))
+
+    def test_ftrace_enabled(self) -> None:
+        path = "/proc/sys/kernel/ftrace_enabled"
+        self.assertEqual(self.sh(f"cat {path}"), "1\n")
+        self.quiet(f"echo 1 > {path}")
+        self.refused(f"echo 0 > {path}", "EBUSY", "one by one")
+        self.refused(f"echo x > {path}", "EINVAL", "not a number")
+        self.assertEqual(self.sh(f"cat {path}"), "1\n")
+
     def test_names_of_threads(self) -> None:
         self.quiet("sleep 0.01")
         names = dict(line.split(" ", 1) for line in self.sh("cat saved_cmdlines").splitlines())

@@ -291,10 +291,10 @@ class OnStaticEvents(OnAMachine):
         self.logged("p:kmem/kfree file_open", 0,
                     "Given group/event name is already used by another event")
         self.define("p:kmem/mine file_open")
-        self.assertEqual(self.sh("ls events/kmem"), "enable\nkfree/\nkmalloc/\nmine/\n")
+        self.assertEqual(self.sh("ls events/kmem"), "enable\nfilter\nkfree/\nkmalloc/\nmine/\n")
         self.define("-:kmem/mine")
         self.refused("-:kmem/kfree", "ENOENT")
-        self.assertEqual(self.sh("ls events/kmem"), "enable\nkfree/\nkmalloc/\n")
+        self.assertEqual(self.sh("ls events/kmem"), "enable\nfilter\nkfree/\nkmalloc/\n")
 
     def test_groups_and_set_event(self) -> None:
         self.define("kmem:*", "module_load", file="set_event")
@@ -304,6 +304,54 @@ class OnStaticEvents(OnAMachine):
         self.define("!kmem:kfree", file="set_event")
         self.assertEqual(self.sh("cat events/kmem/enable"), "X\n")
         self.assertEqual(self.sh("echo > set_event; cat set_event events/enable"), "0\n")
+
+    def filters(self, there: str, *events: str) -> list[str]:
+        return [self.sh(f"cat {there}events/{event}/filter")[:-1] for event in events]
+
+    def test_the_filter_of_a_group(self) -> None:
+        """Every event of the group that has the fields gets it; the others keep theirs."""
+        events = ("kmem/kmalloc", "kmem/kfree", "module/module_load")
+        self.sh("mkdir instances/a")
+        self.define("ptr == 1", file="events/kmem/filter")
+        self.assertEqual(self.filters("", *events), ["ptr == 1", "ptr == 1", "none"])
+        self.assertEqual(self.filters("instances/a/", *events), ["none"] * 3)
+        self.assertEqual(self.sh("cat error_log"), "")
+        self.assertEqual(len(self.trace("ls", "kmem")), 0, "it is applied")
+        self.define("bytes_req > 5", file="events/kmem/filter")
+        self.assertEqual(self.filters("", *events), ["bytes_req > 5", "ptr == 1", "none"])
+        self.logged("bytes_req > 5", 0, "Couldn't find or set field in one of a subsystem's events",
+                    "event filter parse error")
+        self.define("ptr == 2", file="instances/a/events/kmem/filter")
+        self.assertEqual(self.filters("instances/a/", *events), ["ptr == 2", "ptr == 2", "none"])
+        for text in ("nosuch == 1", "ptr ==", "ptr"):
+            self.refused(text, "EINVAL", file="events/kmem/filter")
+            self.logged(text, 0, "Couldn't find or set field in one of a subsystem's events",
+                        "event filter parse error")
+        self.assertEqual(self.filters("", *events), ["bytes_req > 5", "ptr == 1", "none"])
+        self.assertRegex(self.sh("cat events/kmem/filter"), r"^### global filter ###\n(# .+\n){3}$")
+        self.define("0", file="events/kmem/filter")
+        self.assertEqual(self.filters("", *events), ["none"] * 3)
+        self.assertGreater(len(self.trace("ls", "kmem")), 0)
+        self.assertEqual(self.filters("instances/a/", *events), ["ptr == 2", "ptr == 2", "none"])
+
+    def test_the_directory_of_a_group_goes_with_its_last_event(self) -> None:
+        self.define("p:mine/one file_open", "p:mine/two file_open")
+        self.define("common_pid == 1", file="events/mine/filter")
+        self.assertEqual(self.filters("", "mine/one", "mine/two"), ["common_pid == 1"] * 2)
+        self.define("-:mine/one")
+        self.assertEqual(self.sh("ls events/mine"), "enable\nfilter\ntwo/\n")
+        self.define("-:mine/two")
+        self.assertIn("ENOENT", self.sh("ls events/mine"))
+
+    def test_the_texts_to_which_events_point(self) -> None:
+        lines = self.sh("cat printk_formats").splitlines()
+        self.assertEqual([line.split(" : ")[1] for line in lines],
+                         ['"Rescheduling interrupts"', '"Function call interrupts"'])
+        for line in lines:
+            address, text = line.split(" : ")
+            self.define(f"p:say file_open text=@{address}:string")
+            self.assertIn(f"text={text}", self.events("cat README")[0])
+            self.define("-:say")
 
     def test_each_instance_enables_for_itself(self) -> None:
         self.sh("mkdir instances/a; mkdir instances/b")

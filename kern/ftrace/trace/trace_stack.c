@@ -86,14 +86,8 @@ static int enabled_set(struct file *unused, u64 on)
 		enabled = on;
 	return err;
 }
-static const struct tracefs_value enabled_value = {enabled_get, enabled_set};
-
-static int stack_tracer_init(void)
-{
-	return file_make("/proc/sys/kernel/stack_tracer_enabled", 0644, &tracefs_value_ops,
-			 (void *)&enabled_value) ? 0 : -ENOMEM;
-}
-INITCALL(stack_tracer_init);
+TRACEFS_U64(stack_tracer_enabled, "/proc/sys/kernel/stack_tracer_enabled", TRACEFS_TOP, enabled_get,
+	    enabled_set);
 
 static int param_stacktrace(const char *value)
 {

@@ -17,7 +17,8 @@ static bool make(struct node *dir, const struct tracefs_file *f)
 	char path[48];
 
 	if (!(f->where & TRACEFS_EACH_CPU))
-		return file_make_at(dir, f->path, f->mode, f->ops, f->data);
+		return file_make_at(*f->path == '/' ? file_root() : dir, f->path, f->mode, f->ops,
+				    f->data);
 	for (unsigned long cpu = 0; cpu < nr_cpus; cpu++) {
 		snprintf(path, sizeof(path), f->path, (unsigned)cpu);
 		if (!file_make_at(dir, path, f->mode, f->ops, (void *)cpu))
@@ -110,6 +111,7 @@ static int tracefs_init(void)
 {
 	struct node *dir = file_make(TRACEFS, S_DIR | 0555, NULL, NULL);
 
-	return dir ? tracefs_populate(dir, false) : -ENOMEM;
+	return dir ? tracefs_populate(dir, false) ?: file_link("/sys/kernel/debug/tracing", dir)
+		   : -ENOMEM;
 }
 INITCALL(tracefs_init);

@@ -30,7 +30,7 @@
 extern struct mutex trace_lock;
 
 struct tracefs_file {
-	const char *path; /* below the directory */
+	const char *path; /* below the directory; or, from a / on, in the whole tree */
 	u16 mode, where;
 	const struct file_ops *ops;
 	void *data;
@@ -61,12 +61,15 @@ enum {
 	TEXT_OPS(id##_ops, show_fn, NULL);                                            \
 	TRACEFS_ENTRY(id, path, 0444, where, &id##_ops, NULL)
 #define TRACEFS_CONTROL(id, path, where, show_fn, kind, set)                                  \
-	static ssize_t id##_write(struct file *f, const char *buf, size_t n, u64 *pos)        \
+	CONTROL_OPS(id##_ops, show_fn, kind, set);                                            \
+	TRACEFS_ENTRY(id, path, 0644, where, &id##_ops, NULL)
+/* The operations of a control alone. */
+#define CONTROL_OPS(name, show_fn, kind, set)                                                 \
+	static ssize_t name##_write(struct file *f, const char *buf, size_t n, u64 *pos)      \
 	{                                                                                     \
 		return tracefs_set_##kind(f, buf, n, set);                                    \
 	}                                                                                     \
-	TEXT_OPS(id##_ops, show_fn, id##_write);                                      \
-	TRACEFS_ENTRY(id, path, 0644, where, &id##_ops, NULL)
+	TEXT_OPS(name, show_fn, name##_write)
 ssize_t tracefs_set_word(struct file *f, const char *buf, size_t n,
 			 int (*set)(struct file *f, const char *word));
 ssize_t tracefs_set_number(struct file *f, const char *buf, size_t n,

@@ -1,14 +1,14 @@
 /*
- * Globs for filters: * ? [a-z] [!a-z] and backslash, as in a shell. A '['
- * without its ']' matches a '['.
+ * Globs, for the shell and for filters: * ? [a-z] [!a-z] and backslash. A '[' without its ']'
+ * matches a '['. The filters of events call this inside the tracer, so it has no call site.
  */
-#include "ftrace_internal.h"
+#include "string.h"
 
 /*
  * Does the pattern character at *@p match @c? Moves *@p past it. A class counts as
  * one character. The caller has checked that the pattern is not at its end.
  */
-static bool match_class(const char **p, const char *end, char c)
+static notrace bool match_class(const char **p, const char *end, char c)
 {
 	const char *q = *p + 1;
 	bool negated = q < end && *q == '!', found = false;
@@ -31,7 +31,7 @@ static bool match_class(const char **p, const char *end, char c)
 	return found != negated;
 }
 
-static bool match_one(const char **p, const char *end, char c)
+static notrace bool match_one(const char **p, const char *end, char c)
 {
 	if (**p == '[')
 		return match_class(p, end, c);
@@ -43,7 +43,7 @@ static bool match_one(const char **p, const char *end, char c)
 }
 
 /* After a mismatch only the last star is tried again: an earlier star cannot match more. */
-bool glob_match(const char *pattern, size_t len, const char *name)
+notrace bool glob_match(const char *pattern, size_t len, const char *name)
 {
 	const char *p = pattern, *end = pattern + len, *star = NULL, *resume = NULL;
 
