@@ -119,6 +119,18 @@ TEST_F(Expand, too_many_parts)
 	EXPECT_EQ(expanded("ls ././././././././././././a.*"), Words{"error"});
 }
 
+TEST_F(Expand, too_long_a_path)
+{
+	std::string name(250, 'n'), path, glob = "n*";
+	for (int i = 0; i < 10; i++)
+		path += "/" + name;
+	ASSERT_TRUE(host_make(path.c_str(), 0644, ""));
+	for (int i = 0; i < 3; i++)
+		glob += "/*";
+	EXPECT_EQ(expanded("ls " + glob).size(), 2u);
+	EXPECT_EQ(expanded("ls " + glob + "/*/*/*/*/*"), Words{"error"});
+}
+
 TEST_F(Expand, no_memory)
 {
 	host_no_memory = true;
