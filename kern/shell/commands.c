@@ -40,7 +40,7 @@ static int help_main(int argc, char **argv)
 			  "`&&` and `||` go on after success and after failure, `&` runs in the "
 			  "background,\n"
 			  "Ctrl-C interrupts. $? is the last exit status, $! the last background "
-			  "job's thread. `*`, `?` and `[a-z]` match files.\n") < 0;
+			  "job's thread.\n`*`, `?` and `[a-z]` match the names of files.\n") < 0;
 }
 SHELL_COMMAND("help", help_main, "", "list the commands");
 
