@@ -69,7 +69,7 @@ PARTS: list[tuple[str, int | None, Callable[[str], bool]]] = [
      lambda f: f in handed_in(rubric.LABS) - handed_in(TRACER_LABS)),
     ("kern/ftrace/", 7165, inside("kern/ftrace/", but=("kern/ftrace/tools/", *MODULES, *EVENTS))),
     ("loader, modules, probes, live patch", 4700, inside(*MODULES)),
-    ("events", 4820, inside(*EVENTS)),
+    ("events", 4825, inside(*EVENTS)),
     ("build tools in kern/ftrace/", 1350, inside("kern/ftrace/tools/")),
     ("kern/ without what is named here", 7885,
      inside("kern/", but=("kern/ftrace/", "kern/apps/", "kern/shell/", "kern/samples/", *MODULES,
