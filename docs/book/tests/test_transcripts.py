@@ -96,6 +96,8 @@ def programs(text: str) -> dict[str, str]:
 def plain(line: str) -> str:
     """Without what differs from run to run, and from one build to the next."""
     line = re.sub(r"^( +\d+\)) [+!#*@$] ", r"\1   ", line)  # a call that took long
+    line = re.sub(r"(\d+us)[+!#*@$]:", r"\1 :", line)  # the same, with a latency tracer
+    line = re.sub(r"^( *\S+-\d+ +\d+[d.])N", r"\1.", line)
     line = re.sub(r"(\badrp\s.*) <.*>", r"\1", line)  # the name of whatever begins at that page
     return re.sub(r"\s+", " ",
                   re.sub(r"-?(0x[0-9a-f]+|\d+\.\d+|\b(?=[a-f]*\d)[0-9a-f]+\b|\d+)", "0",

@@ -12,8 +12,9 @@
  * buffer and its spare one change places (ring_buffer.h): `trace` shows the spare one, from the
  * section's begin on, and recording goes on. While a file `trace` is open nothing is kept.
  *
- * wakeup watches one thread at a time: the next one that is woken, until it runs. The section is
- * that of the CPU for which the thread waits.
+ * wakeup watches one thread at a time: the next one that is woken, until it runs. Its functions are
+ * those of the CPU for which the thread waits. The buffers of all CPUs change places: another CPU
+ * may have recorded the wake-up.
  *
  * Who changes what:
  * - sections[]: each CPU its own. They are emptied before the sites are patched, when no hit runs.
@@ -106,6 +107,15 @@ static bool is_longest(const struct trace_array *tr, u64 length)
 	return thresh ? length >= thresh : length > READ_ONCE(tr->max_latency);
 }
 
+/* With wakeup the section is that of all CPUs: the others follow before their next events. */
+static int swap_others(struct trace_array *tr, unsigned cpu)
+{
+	for (unsigned i = 0; i < nr_cpus; i++)
+		if (i != cpu && cpu_of(i)->online)
+			tracing_slow_cpu(tr, i, RB_SWAP, true);
+	return -1;
+}
+
 static void keep(struct trace_array *tr, unsigned cpu, const struct section *s,
 		 const struct thread *t, unsigned long place, u64 length)
 {
@@ -115,7 +125,7 @@ static void keep(struct trace_array *tr, unsigned cpu, const struct section *s,
 	if (is_longest(tr, length) && !(READ_ONCE(tr->snapshot->cpu[cpu].slow) & RB_PAUSED) &&
 	    rb_swap(&tr->cpu[cpu])) {
 		WRITE_ONCE(tr->max_latency, length);
-		tr->snapshot->since_cpu = cpu;
+		tr->snapshot->since_cpu = latency_kinds & WAKEUP ? swap_others(tr, cpu) : (int)cpu;
 		WRITE_ONCE(tr->snapshot->since, s->began);
 		longest.length = length;
 		longest.started = s->place;
@@ -158,6 +168,50 @@ static __noinline void section_end(unsigned long ip, unsigned long parent, unsig
 
 /* ---- wakeup ---- */
 
+/* Two threads: the one that wakes or is switched from, and the one that is woken or switched to. */
+#define CTX_FIELDS(_)                                                                         \
+	_(field, unsigned int, prev_pid) _(field, unsigned int, next_pid)                     \
+	_(field, unsigned int, next_cpu) _(field, unsigned char, prev_prio)                   \
+	_(field, unsigned char, prev_state) _(field, unsigned char, next_prio)                \
+	_(field, unsigned char, next_state)
+TRACE_ENTRY(ctx_switch_entry, CTX_FIELDS);
+
+static void print_ctx(const struct trace_line *l)
+{
+	const struct ctx_switch_entry *e = (const void *)l->ent;
+	char comm[16];
+
+	trace_find_comm(l->options, e->next_pid, comm);
+	seq_printf(l->s, " %7d:%3d:%c %s [%03u] %7d:%3d:R %s\n", e->prev_pid, e->prev_prio,
+		   "RSDTtXZPI"[MIN(e->prev_state, 8)], e->ent.type == TRACE_CTX ? "==>" : "  +",
+		   e->next_cpu, e->next_pid, e->next_prio, comm);
+}
+#define CTX_EVENT(id, name, arrow)                                                            \
+	TRACE_EVENT(id, name, CTX_FIELDS, NULL, .print = print_ctx,                           \
+		    .print_fmt = "\"%u:%u:%u  " arrow " %u:%u:%u [%03u]\", REC->prev_pid, "   \
+				 "REC->prev_prio, REC->prev_state, REC->next_pid, "           \
+				 "REC->next_prio, REC->next_state, REC->next_cpu")
+CTX_EVENT(TRACE_CTX, context_switch, "==>");
+CTX_EVENT(TRACE_WAKE, wakeup, "==+");
+
+static void record_ctx(struct trace_array *tr, u16 type, const struct thread *next)
+{
+	struct trace_write w;
+	struct ctx_switch_entry *e = trace_begin(tr, type, sizeof(*e), &w);
+
+	if (e) {
+		e->prev_pid = current->pid;
+		e->prev_prio = e->next_prio = PRIO;
+		e->prev_state = current->state == THREAD_SLEEPING ? 1
+				: current->state == THREAD_DEAD	  ? 6
+								  : 0;
+		e->next_pid = next->pid;
+		e->next_state = 0;
+		e->next_cpu = next->cpu;
+	}
+	trace_end(&w, e);
+}
+
 /* A thread that runs is woken, too, if it is about to sleep: it waits for no CPU. */
 void latency_wakeup(const struct thread *t, unsigned long ip)
 {
@@ -170,6 +224,7 @@ void latency_wakeup(const struct thread *t, unsigned long ip)
 		watched_section = (struct section){true, latency_time(tr), ip};
 		WRITE_ONCE(watched_cpu, t->cpu);
 		WRITE_ONCE(watched, t);
+		record_ctx(tr, TRACE_WAKE, t);
 	}
 	spin_unlock(&longest_lock);
 }
@@ -182,19 +237,21 @@ void latency_migrate(const struct thread *t, unsigned to)
 	spin_unlock(&longest_lock);
 }
 
+/*
+ * The next thread is watched when this section has been kept: an exchange that is asked for here
+ * would take the line of its wake-up away from where the exchange for its own section finds it.
+ */
 void latency_switch(const struct thread *t, unsigned long ip)
 {
 	struct trace_array *tr = recording(this_cpu());
-	struct section s;
 
 	if (READ_ONCE(watched) != t)
 		return;
-	spin_lock(&longest_lock);
-	s = watched_section;
-	watched = NULL;
-	spin_unlock(&longest_lock);
-	if (tr)
-		finish(tr, &s, t, ip, ip, ip);
+	if (tr) {
+		record_ctx(tr, TRACE_CTX, t);
+		finish(tr, &watched_section, t, ip, ip, ip);
+	}
+	__atomic_store_n(&watched, NULL, __ATOMIC_RELEASE);
 }
 
 /* ---- The tracepoints ---- */

@@ -46,6 +46,9 @@ struct static_event {
 	struct trace_probe_event *event;
 };
 
+/* No thread has a priority of its own: the number that Linux shows for an ordinary thread. */
+#define PRIO 120
+
 /* The longest static event, with its text. */
 #define STATIC_EVENT_MAX 96
 

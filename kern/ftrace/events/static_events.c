@@ -16,9 +16,6 @@
 
 typedef int pid_t;
 
-/* No thread has a priority of its own: the number that Linux shows for an ordinary thread. */
-#define PRIO 120
-
 static void put_comm(char comm[16], const struct thread *t)
 {
 	memcpy(comm, t->comm, sizeof(t->comm));

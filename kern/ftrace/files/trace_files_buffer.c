@@ -138,20 +138,23 @@ static struct listing *listing_make(const struct view *v)
 static void skip_old(struct listing *t)
 {
 	struct trace_array *tr = t->view.tr;
-	struct rb_iter *it = &t->cpu[tr->since_cpu];
 	struct rb_event ev;
 
 	if (!tr->since)
 		return;
-	if (!in_view(&t->view, tr->since_cpu)) {
+	if (t->view.cpu < 0)
+		t->view.cpu = tr->since_cpu;
+	else if (tr->since_cpu >= 0 && t->view.cpu != tr->since_cpu)
 		t->view.cpu = NO_CPU;
-		tr->shown = 0;
-		return;
+	tr->shown = 0;
+	for (unsigned i = 0; i < nr_cpus; i++) {
+		struct rb_iter *it = &t->cpu[i];
+		bool more = in_view(&t->view, i);
+
+		while (more && (more = rb_iter_peek(it, &ev)) && ev.ts < tr->since)
+			rb_iter_next(it);
+		tr->shown += more ? it->end - it->seq : 0;
 	}
-	t->view.cpu = tr->since_cpu;
-	while (rb_iter_peek(it, &ev) && ev.ts < tr->since)
-		rb_iter_next(it);
-	tr->shown = it->end - it->seq;
 }
 
 static int listing_show(struct seq *s, u64 item)

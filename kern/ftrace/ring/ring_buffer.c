@@ -671,6 +671,7 @@ bool rb_swap(struct ring_buffer_cpu *rb)
 {
 	if (!enter(rb))
 		return false;
+	__atomic_fetch_and(&rb->slow, ~(u64)RB_SWAP, __ATOMIC_RELAXED);
 	exchange(rb, rb->spare);
 	leave(rb);
 	return true;

@@ -1,7 +1,8 @@
 """The latency tracers in a booted kernel, on both architectures, on one CPU and on four.
 
 The module hold has the sections: its functions say which of them was found. Times have only lower
-limits, because the host may be busy.
+limits, because the host may be busy. Then another section may be longer than those of the module,
+and is rightly kept: found() tries again.
 """
 import re
 import unittest
@@ -40,13 +41,19 @@ class LatencyOnAMachine(OneBoot):
         """Where the section in the header began and ended."""
         return re.findall(r"^#  => (?:started at: |ended at:   )(.*)$", text, re.M)
 
-    def found(self, tracer: str, way: str) -> str:
-        """The trace after a section of the module."""
-        self.quiet(f"echo {tracer} > current_tracer", f"echo {way} > /proc/hold")
-        return self.sh("cat trace")
+    def found(self, tracer: str, way: str, where: str = "") -> str:
+        """The trace after a section of the module; tracing_on is 0, so it stays."""
+        self.quiet(f"echo {tracer} > {where}current_tracer")
+        while True:
+            self.quiet(f"echo 1 > {where}tracing_on; echo 0 > {where}tracing_max_latency; "
+                       f"echo {way} > /proc/hold; echo 0 > {where}tracing_on")
+            text = self.sh(f"cat {where}trace")
+            if "[hold]" in self.places(text)[0]:
+                return text
+            self.assertGreaterEqual(self.latency(where), US, "a shorter section is kept")
 
-    def latency(self) -> int:
-        return int(self.sh("cat tracing_max_latency"))
+    def latency(self, where: str = "") -> int:
+        return int(self.sh(f"cat {where}tracing_max_latency"))
 
     # ---- irqsoff
 
@@ -72,7 +79,7 @@ class LatencyOnAMachine(OneBoot):
         self.assertEqual(functions[-2], "_local_irq_restore <-hold_irqs [hold]")
         self.assertEqual(functions[-1], "<stack trace>")
         self.assertEqual({line[:3] for line in lines}, {("shell", "1", lines[0][2])})
-        self.assertEqual({line[3] for line in lines}, {"d...."})
+        self.assertLessEqual({line[3] for line in lines}, {"d....", "dN..."})
         times = [int(line[4]) for line in lines]
         self.assertEqual(times, sorted(times))
         self.assertLess(times[1], US)
@@ -84,17 +91,21 @@ class LatencyOnAMachine(OneBoot):
         long = self.found("irqsoff", "both")
         latency = self.latency()
         self.assertGreaterEqual(latency, 2 * US)
-        self.quiet("rmmod hold", "insmod hold us=1", "echo irqs > /proc/hold")
-        self.assertEqual(self.sh("cat trace"), long)
-        self.assertEqual(self.latency(), latency)
+        self.quiet("rmmod hold", "insmod hold us=1",
+                   "echo 1 > tracing_on; echo irqs > /proc/hold; echo 0 > tracing_on")
+        if self.latency() == latency:
+            self.assertEqual(self.sh("cat trace"), long)
+        else:
+            self.assertGreater(self.latency(), latency, "a longer section of a busy host")
         self.quiet("echo 0 > tracing_max_latency")
-        self.assertLess(self.latency(), latency)
+        self.assertEqual(self.latency(), 0)
 
     def test_with_a_threshold_the_last_long_section_is_kept(self) -> None:
         self.quiet(f"echo {US} > tracing_thresh")
         self.assertEqual(self.places(self.found("irqsoff", "both")), ["hold_both [hold]"] * 2)
-        self.quiet("echo irqs > /proc/hold")
-        self.assertEqual(self.places(self.sh("cat trace")), ["hold_irqs [hold]"] * 2)
+        self.quiet("echo 1 > tracing_on; echo irqs > /proc/hold; echo 0 > tracing_on")
+        self.assertNotIn("hold_both", self.sh("cat trace"))
+        self.assertGreaterEqual(self.latency(), US)
 
     def test_what_is_written_to_max_latency_must_be_exceeded(self) -> None:
         self.quiet("echo irqsoff > current_tracer", "echo 900000000 > tracing_max_latency",
@@ -133,14 +144,16 @@ class LatencyOnAMachine(OneBoot):
 
     def test_a_kind_that_is_not_measured(self) -> None:
         for tracer, way in (("irqsoff", "preempt"), ("preemptoff", "irqs")):
-            self.assertNotIn("[hold]", self.found(tracer, way))
+            self.quiet(f"echo {tracer} > current_tracer", f"echo {way} > /proc/hold")
+            self.assertNotIn("[hold]", "".join(self.places(self.sh("cat trace"))))
 
     def test_an_interrupt_belongs_to_the_section(self) -> None:
-        """A timer interrupt comes at least every 10 ms."""
-        text = self.found("preemptoff", "preempt")
-        flags = [line[3] for line in LINE.findall(text)]
-        self.assertEqual({flags[0], flags[1], flags[-1]}, {"...1."})
-        self.assertIn("d.h1.", flags)
+        """A timer interrupt comes every 10 ms, unless the host does not run the CPU meanwhile."""
+        flags: list[str] = []
+        while not any(flag[2] == "h" for flag in flags):
+            flags = [line[3] for line in LINE.findall(self.found("preemptoff", "preempt"))]
+            self.assertEqual({flag[0] + flag[2:] for flag in (flags[0], flags[1], flags[-1])},
+                             {"..1."})
 
     # ---- wakeup
 
@@ -155,7 +168,11 @@ class LatencyOnAMachine(OneBoot):
         self.assertEqual(ended, "__schedule")
         self.assertRegex(text, "<stack trace>\n => __schedule\n")
         self.assertGreater(self.latency(), 0)
-        self.assertEqual(len({line[2] for line in LINE.findall(text)}), 1)
+        events = [line[5] for line in LINE.findall(text)]
+        self.assertRegex(events[0], rf"^ +\d+:120:[RSZ]   \+ \[\d+\] +{task[2]}:120:R {task[1]}$")
+        switch = [e for e in events if " ==> " in e and e.endswith(f"{task[2]}:120:R {task[1]}")]
+        self.assertEqual(len(switch), 1)
+        self.assertRegex(switch[0], r"^ +\d+:120:[RSZ] ==> \[\d+\] ")
         self.quiet("echo nop > current_tracer", "rm /tmp/sorted")
         self.assertEqual(self.sh("cat events/sched/enable"), "0\n")
 
@@ -179,16 +196,14 @@ class LatencyOnAMachine(OneBoot):
     # ---- the options, and the other files
 
     def test_without_functions(self) -> None:
-        self.quiet("echo irqsoff > current_tracer", "echo 0 > options/function-trace",
-                   "echo irqs > /proc/hold")
-        self.assertEqual([line[5] for line in LINE.findall(self.sh("cat trace"))],
+        self.quiet("echo irqsoff > current_tracer", "echo 0 > options/function-trace")
+        self.assertEqual([line[5] for line in LINE.findall(self.found("irqsoff", "irqs"))],
                          ["_local_irq_save <-hold_irqs [hold]",
                           "_local_irq_restore <-hold_irqs [hold]", "<stack trace>"])
         self.assertEqual(self.sh("cat enabled_functions"), "")
-        self.quiet("echo 1 > options/function-trace", "echo hold_irqs > set_ftrace_filter",
-                   "echo spend > set_ftrace_filter", "echo both > /proc/hold")
+        self.quiet("echo 1 > options/function-trace", "echo spend > set_ftrace_filter")
         self.assertIn("spend [hold] (1)", self.sh("cat enabled_functions"))
-        self.assertEqual([line[5] for line in LINE.findall(self.sh("cat trace"))][1:3],
+        self.assertEqual([line[5] for line in LINE.findall(self.found("irqsoff", "both"))][1:3],
                          ["spend [hold] <-hold_both [hold]"] * 2)
         self.quiet("echo nop > current_tracer")
         self.assertNotIn("function-trace", self.sh("cat trace_options"))
@@ -197,15 +212,13 @@ class LatencyOnAMachine(OneBoot):
     def test_nothing_is_kept_while_recording_is_off(self) -> None:
         self.quiet("echo 0 > tracing_on", "echo irqsoff > current_tracer", "echo irqs > /proc/hold")
         self.assertEqual(self.sh("cat trace"), "# tracer: irqsoff\n#\n")
-        self.quiet("echo 1 > tracing_on", "echo irqs > /proc/hold")
-        self.assertIn("[hold]", self.sh("cat trace"))
+        self.found("irqsoff", "irqs")
 
     def test_nothing_is_kept_while_trace_is_open(self) -> None:
         """The command's standard input is the file."""
         self.quiet("echo irqsoff > current_tracer", "echo irqs < trace > /proc/hold")
-        self.assertNotIn("[hold]", self.sh("cat trace"))
-        self.quiet("echo irqs > /proc/hold")
-        self.assertIn("[hold]", self.sh("cat trace"))
+        self.assertNotIn("[hold]", "".join(self.places(self.sh("cat trace"))))
+        self.found("irqsoff", "irqs")
 
     def test_one_cpu_s_trace(self) -> None:
         self.found("irqsoff", "irqs")
@@ -215,8 +228,8 @@ class LatencyOnAMachine(OneBoot):
         self.assertIn(f"CPU#{with_events[0]} ", self.sh("cat trace"))
 
     def test_an_emptied_trace(self) -> None:
-        self.quiet("echo irqsoff > current_tracer", "echo irqs > /proc/hold",
-                   "echo 900000000 > tracing_max_latency", "echo > trace")
+        self.found("irqsoff", "irqs")
+        self.quiet("echo > trace")
         self.assertEqual(LINE.findall(self.sh("cat trace")), [])
 
     def test_the_spare_buffers_are_in_use(self) -> None:
@@ -226,8 +239,8 @@ class LatencyOnAMachine(OneBoot):
             self.assertIn("the spare buffers are in use by irqsoff", said)
             self.assertIn("(EBUSY)", said)
         self.assertIn("(EBUSY)", self.sh("echo 'schedule:snapshot' > set_ftrace_filter"))
-        self.quiet("echo irqs > /proc/hold")
-        self.assertIn("[hold]", self.sh("cat snapshot"))
+        text = self.found("irqsoff", "irqs")
+        self.assertEqual(self.sh("cat snapshot"), text)
         self.quiet("echo nop > current_tracer")
         self.assertIn("* Snapshot is freed *", self.sh("cat snapshot"))
 
@@ -236,12 +249,11 @@ class LatencyOnAMachine(OneBoot):
         said = self.sh("echo irqsoff > instances/a/current_tracer")
         self.assertIn("irqsoff can be used once, and another instance uses it", said)
         self.assertIn("(EBUSY)", said)
-        self.quiet("echo nop > current_tracer", "echo irqsoff > instances/a/current_tracer",
-                   "echo irqs > /proc/hold")
-        self.assertIn("[hold]", self.sh("cat instances/a/trace"))
+        self.quiet("echo nop > current_tracer")
+        self.found("irqsoff", "irqs", "instances/a/")
         self.assertNotIn("[hold]", self.sh("cat trace"))
         self.quiet("echo wakeup > instances/a/current_tracer", "rmdir instances/a")
-        self.assertIn("[hold]", self.found("irqsoff", "irqs"))
+        self.found("irqsoff", "irqs")
 
     def test_the_module_refuses_what_it_does_not_know(self) -> None:
         for text in ("", "irq", "irqsx", "irqs 5"):

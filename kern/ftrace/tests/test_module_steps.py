@@ -116,8 +116,10 @@ class OnAMachine:
         cls.begin, cls.park, cls.parked, cls.changed, cls.sleep, cls.end = map(
             kernel.symbol,
             ("steps_change", "steps_park", "steps_parked", "steps_changed", "sleep_ns", "kt_end"))
-        # in its loop
-        cls.waiting = max(calls_to(kernel, "__schedule", kernel.extent("synchronize_sched")))
+        # in its loop; the compiler may have inlined yield()
+        cls.waiting = max(call for function in ("yield", "__schedule")
+                          for call in calls_to(kernel, function,
+                                               kernel.extent("synchronize_sched")))
 
     # ---- The machine is stopped between two of these ----
 

@@ -30,6 +30,8 @@
 /* Event types, Linux's numbers (the ID in the format file). */
 enum {
 	TRACE_FN = 1,
+	TRACE_CTX = 2,
+	TRACE_WAKE = 3,
 	TRACE_STACK = 4,
 	TRACE_PRINT = 5,
 	TRACE_GRAPH_RET = 10,

@@ -161,11 +161,11 @@ struct trace_array {
 	struct trace_array *snapshot;
 	u64 max_latency; /* ns: the longest section that a latency tracer has kept */
 	/*
-	 * Of spare buffers: if it is not 0, only events of the CPU since_cpu from this time on are
-	 * shown; and how many, in the file that was opened last.
+	 * Of spare buffers: if it is not 0, only events from this time on are shown, of one CPU or
+	 * (-1) of all; and how many, in the file that was opened last.
 	 */
 	u64 since, shown;
-	unsigned since_cpu;
+	int since_cpu;
 	struct node *dir;         /* of an instance; NULL: TRACEFS */
 	struct trace_array *next; /* events/: the next instance */
 };
