@@ -18,8 +18,8 @@
  *
  * Who changes what:
  * - sections[]: each CPU its own. They are emptied before the sites are patched, when no hit runs.
- * - longest, watched, ->max_latency, the spare's ->since: with longest_lock held and interrupts
- *   masked.
+ * - longest, ->max_latency, the spare's ->since: with longest_lock held and interrupts masked.
+ * - watched: set in the same way, and NULL again by the CPU on which the thread runs.
  * - latency_kinds: with trace_lock held, while the sites are nops.
  * - latency_tr: the same, set after the sites are jumps, so that their patching is not measured;
  *   NULL again before they are nops. Then synchronize_sched(): a hit that read it has ended.
@@ -79,8 +79,8 @@ static struct trace_array *recording(const struct cpu *cpu)
 }
 
 /*
- * A section begins in the function of @ip, called from @parent. @place, which the header shows, is
- * in one of the two: the one whose author wrote what the tracepoint is in. Either
+ * A section begins in the function of @ip, called from @parent. The header shows @place: @ip, or
+ * @parent if the function only disables preemption, or masks interrupts, for its caller. Either
  * interrupts are masked here, or preemption is off and an interrupt may begin a section of its own:
  * this one replaces it.
  */
@@ -368,6 +368,7 @@ static void latency_reset(struct trace_array *tr)
 	arm(tr, latency_kinds, false);
 	latency_kinds = 0;
 	trace_functions(tr);
+	synchronize_sched(); /* the sites of events may still be jumps */
 	tr->snapshot->since = 0;
 	if (had_snapshot)
 		tracing_reset(tr->snapshot, -1);
