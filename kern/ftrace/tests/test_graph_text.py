@@ -196,10 +196,10 @@ class GraphText:
             self.assertEqual(events_of(lines), self.stats("entries")[cpu])
 
     def test_a_full_buffer_loses_whole_events_only(self) -> None:
-        self.quiet("echo 4 > buffer_size_kb")
+        self.quiet("echo 16 > buffer_size_kb")
         try:
-            # few events follow cksum's return, so they do not overwrite it
-            text = self.trace(work="cksum README; echo 0 > tracing_on")
+            # The events that follow sort's return, about 7 KiB, do not overwrite it.
+            text = self.trace(work="sort /README.md > /tmp/x; echo 0 > tracing_on")
             lines = parse(self, text[len(HEADER):])
             self.assertEqual(events_of(lines), sum(self.stats("entries")))
             lost = sum(self.stats("overrun"))
