@@ -1,10 +1,9 @@
 // needs: kern/shell/expand.c kern/shell/parse.c kern/base/glob.c kern/fs/file.c kern/fs/seq.c
 // needs: kern/tests/file_host.c -Ikern/ftrace/tests/host
 #include <gtest/gtest.h>
-#include <cstdarg>
-#include <cstdio>
 #include <string>
 #include <vector>
+#include "shell_host.h"
 
 extern "C" {
 extern bool host_no_memory;
@@ -14,17 +13,6 @@ struct node *shell_cwd(void);
 struct node *shell_cwd(void)
 {
 	return nullptr;
-}
-#include "parse.h"
-
-int scnprintf(char *buf, size_t size, const char *fmt, ...)
-{
-	va_list args;
-
-	va_start(args, fmt);
-	int n = vsnprintf(buf, size, fmt, args);
-	va_end(args);
-	return n;
 }
 }
 

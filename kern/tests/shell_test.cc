@@ -1,25 +1,12 @@
 // needs: kern/shell/parse.c -Ikern/ftrace/tests/host
 #include <gtest/gtest.h>
-#include <cstdarg>
-#include <cstdio>
 #include <cstring>
 #include <random>
 #include <string>
 #include <vector>
+#include "shell_host.h"
 
 extern "C" {
-#include "parse.h"
-
-int scnprintf(char *buf, size_t size, const char *fmt, ...)
-{
-	va_list args;
-
-	va_start(args, fmt);
-	int n = vsnprintf(buf, size, fmt, args);
-	va_end(args);
-	return n;
-}
-
 int files; /* that each glob matches: all have its name */
 int shell_expand(struct command_line *c, const char *glob)
 {
