@@ -16,10 +16,11 @@
  * those of the CPU for which the thread waits. The buffers of all CPUs change places: another CPU
  * may have recorded the wake-up.
  *
- * Who changes what:
+ * The state, and the contexts that change it:
  * - sections[]: each CPU its own. They are emptied before the sites are patched, when no hit runs.
  * - longest, ->max_latency, the spare's ->since: with longest_lock held and interrupts masked.
- * - watched: set in the same way, and NULL again by the CPU on which the thread runs.
+ * - watched: set in the same way, and NULL again by the CPU on which the thread runs. Its CPU is
+ *   changed under the lock of its run queue.
  * - latency_kinds: with trace_lock held, while the sites are nops.
  * - latency_tr: the same, set after the sites are jumps, so that their patching is not measured;
  *   NULL again before they are nops. Then synchronize_sched(): a hit that read it has ended.
@@ -67,7 +68,7 @@ static __noinline u64 latency_time(const struct trace_array *tr)
 	return read ? read() : clock_ns();
 }
 
-/* The trace array, if an event of this CPU is recorded now. Interrupts masked. */
+/* The trace array, if an event of this CPU is recorded now. The caller cannot leave the CPU. */
 static struct trace_array *recording(const struct cpu *cpu)
 {
 	struct trace_array *tr = READ_ONCE(latency_tr);
@@ -217,7 +218,7 @@ void latency_wakeup(const struct thread *t, unsigned long ip)
 {
 	struct trace_array *tr = recording(this_cpu());
 
-	if (!tr || !(latency_kinds & WAKEUP) || !t->queued)
+	if (!tr || !(latency_kinds & WAKEUP) || !t->queued || READ_ONCE(watched))
 		return;
 	spin_lock(&longest_lock);
 	if (!watched) {
@@ -229,12 +230,11 @@ void latency_wakeup(const struct thread *t, unsigned long ip)
 	spin_unlock(&longest_lock);
 }
 
+/* The lock of @t's run queue orders this after its wake-up. */
 void latency_migrate(const struct thread *t, unsigned to)
 {
-	spin_lock(&longest_lock);
-	if (watched == t)
+	if (READ_ONCE(watched) == t)
 		WRITE_ONCE(watched_cpu, to);
-	spin_unlock(&longest_lock);
 }
 
 /*
@@ -243,10 +243,11 @@ void latency_migrate(const struct thread *t, unsigned to)
  */
 void latency_switch(const struct thread *t, unsigned long ip)
 {
-	struct trace_array *tr = recording(this_cpu());
+	struct trace_array *tr;
 
 	if (READ_ONCE(watched) != t)
 		return;
+	tr = recording(this_cpu());
 	if (tr) {
 		record_ctx(tr, TRACE_CTX, t);
 		finish(tr, &watched_section, t, ip, ip, ip);

@@ -182,59 +182,52 @@ static int listing_show(struct seq *s, u64 item)
 	return 0;
 }
 
-int trace_open_events(struct file *f, struct trace_array *tr, int cpu)
-{
-	const struct view v = {tr, cpu};
-	struct listing *t = listing_make(&v);
-	int err;
-
-	if (!t)
-		return -ENOMEM;
-	err = seq_open(f, listing_show, t);
-	if (err)
-		listing_free(t);
-	return err;
-}
-
 /*
- * A file `trace` is opened or closed that stops the recording: with the option pause-on-trace, or
- * because it shows the spare buffers, which then stay as they are.
+ * A file that stops the recording into @tr is opened or closed: with the option pause-on-trace, or
+ * because it shows the spare buffers of a latency tracer, which then stay as they are. trace_lock
+ * held.
  */
 static void pause(struct trace_array *tr, int change)
 {
-	mutex_lock(&trace_lock);
 	tr->pauses += change;
 	tracing_slow(tr, RB_PAUSED, tr->pauses);
-	mutex_unlock(&trace_lock);
 	synchronize_sched();
+}
+
+int trace_open_events(struct file *f, struct trace_array *tr, int cpu)
+{
+	const struct view v = {tr, cpu};
+	bool paused = tr->tracer->print_max || tr->options & TRACE_ITER_PAUSE_ON_TRACE;
+	struct listing *t;
+	int err;
+
+	if (paused)
+		pause(tr, 1);
+	t = listing_make(&v);
+	err = t ? seq_open(f, listing_show, t) : -ENOMEM;
+	if (!err) {
+		t->paused = paused;
+		return 0;
+	}
+	listing_free(t);
+	if (paused)
+		pause(tr, -1);
+	return err;
 }
 
 static int trace_open(struct file *f)
 {
-	struct view v = view_of(f);
-	bool paused;
-	int err;
+	struct trace_array *tr = trace_array_of(f);
+	int cpu = view_of(f).cpu, err = 0;
 
 	mutex_lock(&trace_lock);
-	paused = v.tr->tracer->print_max || v.tr->options & TRACE_ITER_PAUSE_ON_TRACE;
-	if (v.tr->tracer->print_max)
-		v.tr = tracing_spare(v.tr);
+	if (tr->tracer->print_max)
+		tr = tracing_spare(tr);
+	if ((f->flags & O_ACCMODE) != O_RDONLY && (f->flags & O_TRUNC))
+		tracing_reset(tr, cpu);
+	if ((f->flags & O_ACCMODE) != O_WRONLY)
+		err = trace_open_events(f, tr, cpu);
 	mutex_unlock(&trace_lock);
-
-	if ((f->flags & O_ACCMODE) != O_RDONLY && (f->flags & O_TRUNC)) {
-		mutex_lock(&trace_lock);
-		tracing_reset(v.tr, v.cpu);
-		mutex_unlock(&trace_lock);
-	}
-	if ((f->flags & O_ACCMODE) == O_WRONLY)
-		return 0;
-	if (paused)
-		pause(v.tr, 1);
-	err = trace_open_events(f, v.tr, v.cpu);
-	if (err && paused)
-		pause(v.tr, -1);
-	if (!err)
-		((struct listing *)((struct seq *)f->private)->arg)->paused = paused;
 	return err;
 }
 
@@ -247,13 +240,15 @@ static ssize_t trace_write(struct file *f, const char *buf, size_t n, u64 *pos)
 int trace_release(struct file *f)
 {
 	struct seq *s = f->private;
-
 	struct listing *t = s ? s->arg : NULL;
 
 	if (!s)
 		return 0;
-	if (t && t->paused)
+	if (t && t->paused) {
+		mutex_lock(&trace_lock);
 		pause(t->view.tr, -1);
+		mutex_unlock(&trace_lock);
+	}
 	listing_free(t);
 	return seq_release(f);
 }

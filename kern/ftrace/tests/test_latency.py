@@ -219,6 +219,9 @@ class LatencyOnAMachine(OneBoot):
         self.quiet("echo irqsoff > current_tracer", "echo irqs < trace > /proc/hold")
         self.assertNotIn("[hold]", "".join(self.places(self.sh("cat trace"))))
         self.found("irqsoff", "irqs")
+        self.quiet("echo 0 > tracing_max_latency; echo 1 > tracing_on; "
+                   "echo both < snapshot > /proc/hold; echo 0 > tracing_on")
+        self.assertNotIn("hold_both", self.sh("cat trace"))
 
     def test_one_cpu_s_trace(self) -> None:
         self.found("irqsoff", "irqs")

@@ -296,7 +296,10 @@ struct trace_array *trace_array_of(const struct file *f);
 
 /* ---- trace_files_buffer.c ---- */
 
-/* Open @f as a file `trace` that shows @tr's events, of one CPU or (-1) of all. 0 or -errno. */
+/*
+ * Open @f as a file `trace` that shows @tr's events, of one CPU or (-1) of all. trace_lock held.
+ * 0 or -errno.
+ */
 int trace_open_events(struct file *f, struct trace_array *tr, int cpu);
 int trace_release(struct file *f);
 /*

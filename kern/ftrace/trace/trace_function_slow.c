@@ -64,7 +64,7 @@ void trace_write_stack(struct trace_array *tr, unsigned long ip, unsigned long p
 	struct trace_write w;
 	struct stack_entry *e = trace_reserve(tr, TRACE_STACK, sizeof(*e) + 8 * count, &w);
 
-	if (e) {
+	if (e) { /* with the caller's flags: here interrupts are masked */
 		trace_fill_entry((u32 *)e, TRACE_STACK, flags);
 		fill_stack(e, e->ent, entries, count);
 	}
